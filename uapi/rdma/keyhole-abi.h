@@ -34,6 +34,16 @@ struct keyhole_alloc_ucontext_resp {
 	__u32 reserved;
 };
 
+/*
+ * Driver part of the extended query device response (ibv_query_rt_values_ex
+ * reads the device clock with it).
+ */
+struct keyhole_query_device_resp {
+	__aligned_u64 clock;	/* device clock now, in ticks of clock_khz */
+	__u32 clock_khz;
+	__u32 reserved;
+};
+
 struct keyhole_alloc_pd_resp {
 	__u32 pdn;
 	__u32 reserved;
