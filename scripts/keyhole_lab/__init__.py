@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The lab, told in the order in which things come into being.
+
+host   what the machine must have, and where its Debian mirror is
+root   a Debian root directory, made once, read-only ever after
+room   a process tree that sees that root, the checkout and nothing of the host's programs
+build  native builds, the kernel module, the layer that an installation makes
+kernel which kernel a VM boots; the debug kernel
+vm     keyholed and QEMU, started and ended together
+tests  what `lab test` runs and how it is counted
+"""

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A room: a process tree that sees the lab's root, the checkout, and nothing else that was there before.
+
+A room is an overlay mount of two read-only directories, the root and above it a *layer* of this run's own
+(an installation of what was built, and empty directories to mount on), in a mount and process namespace
+of its own. So:
+
+- programs in it find what `cmake --install` would have given a real system, in the real places;
+- nothing can dirty the root that other runs share;
+- when the first process of the room is gone, for whatever reason, the kernel ends all others and undoes
+  all mounts: nothing is left behind even if the lab itself is killed.
+
+The last point rests on two parent-death signals: setpriv's, from the lab to unshare, and unshare's
+--kill-child, from there to the room's first process.
+"""
+
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+from . import host, lock, say
+
+TMPFS = ("/tmp", "/run", "/var/tmp", "/root", "/dev/shm")
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def isolated(argv):
+    """argv, run so that neither a process nor a mount of it outlives the lab."""
+    return ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child",
+            "--propagation", "private", "--mount-proc", *argv]
+
+
+class Room:
+    """A context: makes the run's directory, and removes it at the end.
+
+    `visible` are host directories that the room shows at their own paths, those in `read_only` without
+    the right to write. `directory` is the run's private directory, visible too.
+    """
+
+    def __init__(self, root, visible=(), read_only=()):
+        self.root = root
+        self.visible = [pathlib.Path(p).resolve() for p in visible]
+        self.read_only = [pathlib.Path(p).resolve() for p in read_only]
+        self.processes = []
+
+    def __enter__(self):
+        runs = host.cache_dir() / "runs"
+        runs.mkdir(parents=True, exist_ok=True)
+        with lock.held(host.cache_dir() / "runs.lock", "starting"):
+            sweep(runs)
+            self.base = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=runs))
+            self.lock_fd = lock.try_hold(self.base / "lock")
+        self.layer = self.base / "layer"
+        self.mountpoint = self.base / "root"
+        self.layer.mkdir()
+        self.mountpoint.mkdir()
+        # Sockets live here, and a socket's path has 108 bytes at most: not in a cache of any depth.
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="keyhole-", dir="/tmp"))
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        os.close(self.lock_fd)
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def argv(self, command, cwd="/", environment=None):
+        """The host command line that runs `command` (a list) in the room."""
+        shown = [(p, False) for p in (*self.visible, self.directory)] + [(p, True) for p in self.read_only]
+        for path, _ in shown:
+            (self.layer / str(path).lstrip("/")).mkdir(parents=True, exist_ok=True)
+        new = shlex.quote(str(self.mountpoint))
+        lower = shlex.quote(f"lowerdir={self.layer}:{self.root}")
+        script = [f"mount -t overlay -o {lower} keyhole {new}",
+                  f"mount -t proc proc {new}/proc",
+                  f"mount --rbind /sys {new}/sys",
+                  f"mount --rbind /dev {new}/dev"]
+        script += [f"mount -t tmpfs -o mode=1777 tmpfs {new}{place}" for place in TMPFS]
+        for path, read_only in shown:
+            target = shlex.quote(f"{self.mountpoint}{path}")
+            script.append(f"mkdir -p {target}")
+            script.append(f"mount --bind {shlex.quote(str(path))} {target}")
+            if read_only:
+                script.append(f"mount -o remount,ro,bind {target}")
+        variables = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": os.environ.get("TERM", "dumb"),
+                     **(environment or {})}
+        settings = " ".join(shlex.quote(f"{k}={v}") for k, v in variables.items())
+        # The shell stays the room's first process: as such it would ignore signals that it has no
+        # handler for, and the command should not inherit that.
+        script.append(f"chroot {new} /usr/bin/env -i {settings} "
+                      f"sh -c 'cd \"$0\" && exec \"$@\"' {shlex.quote(str(cwd))} \"$@\" || exit $?")
+        script.append("exit 0")
+        return isolated(["sh", "-euc", "\n".join(script), "sh", *map(str, command)])
+
+    def run(self, command, cwd="/", environment=None, **popen):
+        """Runs a command to its end, sharing the lab's terminal; returns its status."""
+        return self.start(command, cwd, environment, **popen).wait()
+
+    def start(self, command, cwd="/", environment=None, **popen):
+        process = subprocess.Popen(self.argv(command, cwd, environment), **popen)
+        self.processes.append(process)
+        return process
+
+    def run_logged(self, command, log, what, cwd="/", environment=None, **options):
+        say.run_logged(self.argv(command, cwd, environment), log, what, **options)
+
+
+def sweep(runs):
+    """Removes the directories of runs that were killed: nobody holds their locks."""
+    for run in runs.iterdir():
+        fd = lock.try_hold(run / "lock")
+        if fd is not None:
+            shutil.rmtree(run, ignore_errors=True)
+            os.close(fd)
