@@ -14,8 +14,8 @@ def exec_(arguments):
     """Runs a command in the root, without a VM: a compiler, gdb, a native test."""
     build = checkout.build_dir()
     build.mkdir(parents=True, exist_ok=True)
-    visible = [checkout.TOP, build, *arguments.share]
-    with room.Room(root.ensure(), visible=visible) as place:
+    shown = [room.Shown(path) for path in (checkout.TOP, build, *arguments.share)]
+    with room.Room(root.ensure(), shown) as place:
         return place.run(arguments.command or ["bash"], cwd=os.getcwd())
 
 

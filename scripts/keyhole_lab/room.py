@@ -14,6 +14,7 @@ The last point rests on two parent-death signals: setpriv's, from the lab to uns
 --kill-child, from there to the room's first process.
 """
 
+import dataclasses
 import os
 import pathlib
 import shlex
@@ -24,6 +25,7 @@ import tempfile
 from . import host, lock, say
 
 TMPFS = ("/tmp", "/run", "/var/tmp", "/root", "/dev/shm")
+PRIVATE = "/run/keyhole"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -33,17 +35,26 @@ def isolated(argv):
             "--propagation", "private", "--mount-proc", *argv]
 
 
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A host directory that a room shows."""
+    host: pathlib.Path
+    at: str | None = None   # its path in the room; its own where None
+    writable: bool = True
+
+    def target(self):
+        return self.at or str(self.host.resolve())
+
+
 class Room:
     """A context: makes the run's directory, and removes it at the end.
 
-    `visible` are host directories that the room shows at their own paths, those in `read_only` without
-    the right to write. `directory` is the run's private directory, visible too.
+    `directory` is the run's private directory on the host; the room shows it as /run/keyhole.
     """
 
-    def __init__(self, root, visible=(), read_only=()):
+    def __init__(self, root, shown=()):
         self.root = root
-        self.visible = [pathlib.Path(p).resolve() for p in visible]
-        self.read_only = [pathlib.Path(p).resolve() for p in read_only]
+        self.shown = list(shown)
         self.processes = []
 
     def __enter__(self):
@@ -55,10 +66,10 @@ class Room:
             self.lock_fd = lock.try_hold(self.base / "lock")
         self.layer = self.base / "layer"
         self.mountpoint = self.base / "root"
-        self.layer.mkdir()
-        self.mountpoint.mkdir()
-        # Sockets live here, and a socket's path has 108 bytes at most: not in a cache of any depth.
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="keyhole-", dir="/tmp"))
+        self.directory = self.base / "shared"
+        for directory in (self.layer, self.mountpoint, self.directory):
+            directory.mkdir()
+        self.shown.append(Shown(self.directory, PRIVATE))
         return self
 
     def __exit__(self, *_):
@@ -66,15 +77,13 @@ class Room:
             if process.poll() is None:
                 process.kill()
             process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
-        os.close(self.lock_fd)
         shutil.rmtree(self.base, ignore_errors=True)
+        os.close(self.lock_fd)
 
     def argv(self, command, cwd="/", environment=None):
         """The host command line that runs `command` (a list) in the room."""
-        shown = [(p, False) for p in (*self.visible, self.directory)] + [(p, True) for p in self.read_only]
-        for path, _ in shown:
-            (self.layer / str(path).lstrip("/")).mkdir(parents=True, exist_ok=True)
+        for item in self.shown:
+            (self.layer / item.target().lstrip("/")).mkdir(parents=True, exist_ok=True)
         new = shlex.quote(str(self.mountpoint))
         lower = shlex.quote(f"lowerdir={self.layer}:{self.root}")
         script = [f"mount -t overlay -o {lower} keyhole {new}",
@@ -82,11 +91,11 @@ class Room:
                   f"mount --rbind /sys {new}/sys",
                   f"mount --rbind /dev {new}/dev"]
         script += [f"mount -t tmpfs -o mode=1777 tmpfs {new}{place}" for place in TMPFS]
-        for path, read_only in shown:
-            target = shlex.quote(f"{self.mountpoint}{path}")
+        for item in self.shown:
+            target = shlex.quote(f"{self.mountpoint}{item.target()}")
             script.append(f"mkdir -p {target}")
-            script.append(f"mount --bind {shlex.quote(str(path))} {target}")
-            if read_only:
+            script.append(f"mount --bind {shlex.quote(str(item.host))} {target}")
+            if not item.writable:
                 script.append(f"mount -o remount,ro,bind {target}")
         variables = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": os.environ.get("TERM", "dumb"),
                      **(environment or {})}

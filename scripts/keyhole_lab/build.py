@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Builds: the very ones that a person without the lab would type, run in a room.
+
+The checkout is read, never written: native builds lie in the cache, and the kernel module is built on a
+copy of its few folders there, since kbuild writes beside its sources.
+"""
+
+import shutil
+
+from . import checkout, host, lock, say
+
+RDMA_CORE = "/usr/src/rdma-core"
+MODULE_FOLDERS = ("Kbuild", "kernel", "uapi")
+VARIANTS = {
+    "plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],
+    "asan": ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1",
+             "-DKEYHOLE_SANITIZE=address,undefined"],
+    "release": ["-DCMAKE_BUILD_TYPE=Release"],
+}
+
+
+def build_lock():
+    return lock.held(checkout.build_dir() / "lock", "building from this checkout")
+
+
+def native_dir(variant):
+    return checkout.build_dir() / variant
+
+
+def native(place, variant="plain", targets=()):
+    """Configures and builds one variant of everything in user space."""
+    directory = native_dir(variant)
+    log = checkout.log(f"build-{variant}")
+    with say.step(f"building device, provider and programs ({variant})"):
+        if not (directory / "build.ninja").exists():
+            place.run_logged(["cmake", "-G", "Ninja", "-S", checkout.TOP, "-B", directory,
+                              "-DCMAKE_INSTALL_PREFIX=/usr", f"-DRDMA_CORE_SOURCE={RDMA_CORE}",
+                              *VARIANTS[variant]],
+                             log, f"configuring the {variant} build", append=False)
+        place.run_logged(["cmake", "--build", directory, "-j", host.cpus(), *(f"--target={t}" for t in targets)],
+                         log, f"the {variant} build", append=True)
+
+
+def install_into_layer(place, variant="plain"):
+    """Installs a variant into the room's layer: programs in the room then find it in its real place."""
+    place.run_logged(["sh", "-euc", 'DESTDIR="$1" cmake --install "$2"', "sh", place.layer, native_dir(variant)],
+                     checkout.log(f"install-{variant}"), f"installing the {variant} build")
+
+
+def module_dir(kernel):
+    return checkout.build_dir() / f"module-{kernel.name}"
+
+
+def module(place, kernel, warnings=False, sparse=False):
+    """Builds keyhole.ko against a kernel; returns its path. With `warnings`, W=1 and none may be left."""
+    directory = module_dir(kernel)
+    log = checkout.log(f"module-{kernel.name}{'-sparse' if sparse else ''}")
+    if not (checkout.TOP / "Kbuild").exists():
+        raise say.LabError(f"{checkout.TOP} has no Kbuild: this checkout has no kernel module")
+    with say.step(f"building keyhole.ko for {kernel.title}" + (" with W=1" if warnings else "")
+                  + (" and sparse" if sparse else "")):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name in MODULE_FOLDERS:
+            source = checkout.TOP / name
+            if source.is_dir():
+                # Only what changed, by time and size, so that make has little to do; and what is gone, goes.
+                place.run_logged(["rsync", "-a", "--delete", "--exclude=*.o", "--exclude=*.ko", "--exclude=.*.cmd",
+                                  "--exclude=*.mod", "--exclude=*.mod.c", f"{source}/", f"{directory}/{name}/"],
+                                 log, "copying the module's sources")
+            else:
+                shutil.copy2(source, directory / name)
+        options = [*(["W=1"] if warnings else []), *(["C=2", "CHECK=sparse"] if sparse else [])]
+        place.run_logged(["make", "-j", host.cpus(), "-C", kernel.build, f"M={directory}", *options, "modules"],
+                         log, f"building keyhole.ko for {kernel.title}", append=True)
+        if warnings or sparse:
+            found = [line for line in log.read_text(errors="replace").splitlines()
+                     if ("warning:" in line or "error:" in line) and str(directory) in line]
+            if found:
+                raise say.LabError("the module's build has warnings:\n  " + "\n  ".join(found[:20])
+                                   + f"\nThe whole log: {log}")
+    return directory / "keyhole.ko"
