@@ -75,6 +75,20 @@ class DmaTable {
     return {map->host + (iova - map->iova), rest + 1};
   }
 
+  // The whole map that `iova` lies in, for an owner that keeps a cache of its own; `host` is null
+  // where there is none to reach.
+  struct Whole {
+    uint64_t first = 0;
+    uint64_t last = 0;
+    std::byte* host = nullptr;
+    bool writable = false;
+  };
+  Whole whole(uint64_t iova) {
+    const Map* map = lookup(iova);
+    if (map == nullptr || !map->host || !allows(map->access, DmaAccess::read)) return {};
+    return {map->iova, map->last, map->host, allows(map->access, DmaAccess::write)};
+  }
+
   // Never zero, so that zero can stand for "not looked up yet".
   uint64_t generation() const { return generation_; }
 
