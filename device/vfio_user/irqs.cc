@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cerrno>
 #include <string_view>
 
 namespace keyhole::vfio_user {
@@ -27,14 +26,13 @@ static bool make_nonblocking(int fd) {
   return flags >= 0 && ((flags & O_NONBLOCK) != 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
 }
 
-std::expected<void, int> Irqs::assign(uint32_t vector, Fd fd) {
-  if (vector >= vectors_.size()) return std::unexpected(EINVAL);
-  if (fd && (!is_eventfd(fd.get()) || !make_nonblocking(fd.get()))) return std::unexpected(EINVAL);
+bool Irqs::usable(const Fd& fd) { return is_eventfd(fd.get()) && make_nonblocking(fd.get()); }
 
+void Irqs::assign(uint32_t vector, Fd fd) {
+  if (vector >= vectors_.size()) return;
   Vector& v = vectors_[vector];
   v.eventfd = std::move(fd);
   if (v.pending) deliver(v);
-  return {};
 }
 
 void Irqs::raise(uint32_t vector) {

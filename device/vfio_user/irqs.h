@@ -10,8 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <expected>
-#include <span>
 #include <vector>
 
 #include "vfio_user/fd.h"
@@ -27,9 +25,11 @@ class Irqs {
   // Signals the vector, or makes it pending. A vector out of range is ignored.
   void raise(uint32_t vector);
 
-  // `fd` is checked to be an eventfd (EINVAL if it is something else, which could block us) and
-  // made non-blocking. None takes the vector's descriptor away.
-  std::expected<void, int> assign(uint32_t vector, Fd fd);
+  // An eventfd, and made non-blocking. Anything else that a client may send could block us.
+  static bool usable(const Fd& fd);
+
+  // Signals the vector by `fd`, which is usable(), from now on; by none if that is empty.
+  void assign(uint32_t vector, Fd fd);
 
   void mask(uint32_t vector);
   void unmask(uint32_t vector);

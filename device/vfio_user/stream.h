@@ -10,6 +10,8 @@
 
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -60,7 +62,7 @@ class Stream {
 
   // Reads up to `size` bytes and keeps the descriptors. > 0, or 0 at the end, or -errno.
   long read_some(std::byte* to, size_t size);
-  void keep_fds(struct msghdr& header);
+  void keep_fds(msghdr& header);
 
   Fd socket_;
   size_t max_payload_;
