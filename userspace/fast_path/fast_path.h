@@ -16,9 +16,10 @@ namespace keyhole::verbs {
 
 // ---- verbs -------------------------------------------------------------------------------------
 
-// ENOMEM when the ring is full. EINVAL: an opcode that the QP's type or state does not take, unknown
-// send flags, too many SGEs, inline data too long, inline with an opcode that sends no data, no AH, or
-// a window of the wrong type. *bad_wr is the first request not posted; those before it are posted.
+// ENOMEM when the ring is full. EINVAL: an opcode that the QP's type or state does not take,
+// unknown send flags, too many SGEs, inline data too long, inline with an opcode that sends no
+// data, no AH, or a window of the wrong type. *bad_wr is the first request not posted; those before
+// it are posted.
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 
 // ENOMEM when max_recv_wr receives are outstanding. EINVAL: too many SGEs, in RESET, or no RQ.
@@ -43,9 +44,10 @@ void cq_event(ibv_cq* cq);
 std::uint32_t opcodes_of(ibv_qp_type type);
 
 // Fills what follows from type, sq_sig_all and the device's limits. The caller sets ring, mask and
-// db of sq and rq, capacity and log_stride of rq, bell, CQs and SRQ. An rq without ring stays closed.
-void init_qp(Qp& qp, ibv_qp_type type, bool sq_sig_all, unsigned max_send_sge, unsigned max_recv_sge,
-             unsigned max_inline, bool single_threaded);
+// db of sq and rq, capacity and log_stride of rq, bell, CQs and SRQ. An rq without ring stays
+// closed.
+void init_qp(Qp& qp, ibv_qp_type type, bool sq_sig_all, unsigned max_send_sge,
+             unsigned max_recv_sge, unsigned max_inline, bool single_threaded);
 
 // Call after each successful MODIFY_QP with IBV_QP_STATE (and at creation with RESET): opens and
 // closes the queues to posting. For RESET call reset_qp() instead, which does this too.
@@ -72,13 +74,23 @@ inline constexpr std::uint64_t kCqWcFlags =
 // The caller sets db and qps; the ring starts at index 0. Also for a new, zeroed Cq.
 void init_cq(Cq& cq, kh_cqe* ring, unsigned log_size, bool single_threaded);
 
-// Fills start_poll and the rest of cq.ex, for the fields in wc_flags. Call for every CQ created with
-// ibv_create_cq_ex.
+// Fills start_poll and the rest of cq.ex, for the fields in wc_flags. Call for every CQ created
+// with ibv_create_cq_ex.
 void set_cq_ops(Cq& cq, std::uint64_t wc_flags);
 
-// Resize: hold cq.lock from begin to end, with the kernel's command between. begin prepares the
-// record of the new ring; end switches over to it (after success only).
-void begin_cq_resize(const Cq& cq, kh_cq_db* new_db);
-void end_cq_resize(Cq& cq, kh_cqe* new_ring, unsigned log_size, kh_cq_db* new_db);
+// A resize, around the kernel's command: nobody polls or arms meanwhile. The constructor prepares
+// the new ring's record; after success of the command, and only then, call commit().
+class CqResize {
+ public:
+  CqResize(Cq& cq, kh_cq_db* new_db);
+  CqResize(const CqResize&) = delete;
+  CqResize& operator=(const CqResize&) = delete;
+  ~CqResize();
+  void commit(kh_cqe* new_ring, unsigned log_size);
+
+ private:
+  Cq& cq_;
+  kh_cq_db* new_db_;
+};
 
 }  // namespace keyhole::verbs

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
-// From the QP number in a CQE to the QP: a two-level array over the 24 bits, so that a lookup is two
-// loads. Leaves come and go with the QPs in them; the device hands out numbers upwards and does not
-// soon reuse them, so old leaves empty.
+// From the QP number in a CQE to the QP: a two-level array over the 24 bits, so that a lookup is
+// two loads. Leaves come and go with the QPs in them; the device hands out numbers upwards and does
+// not soon reuse them, so old leaves empty.
 //
 // Lookups take no lock. That is sound because one only looks up the number of a QP that is in the
 // table: its CQEs are marked KH_CQE_SKIP, under the CQ's lock, before it is removed.

@@ -33,37 +33,37 @@ struct Srq;
 
 // How a queue makes the device look at it: see "Doorbells" in keyhole_hw.h.
 struct Doorbell {
-  std::uint8_t* mark = nullptr;                // the queue's slot in the doorbell page
-  const kh_status_page* status = nullptr;      // read only
-  std::uint32_t* wake = nullptr;               // first word of the context's wake page
+  std::uint8_t* mark = nullptr;            // the queue's slot in the doorbell page
+  const kh_status_page* status = nullptr;  // read only
+  std::uint32_t* wake = nullptr;           // first word of the context's wake page
 };
 
 // A ring of 64 byte blocks.
 struct alignas(kCacheLine) SendQueue {
   std::byte* ring = nullptr;
-  std::uint32_t mask = 0;           // blocks - 1
-  std::uint32_t pi = 0;             // blocks posted
+  std::uint32_t mask = 0;  // blocks - 1
+  std::uint32_t pi = 0;    // blocks posted
   Lock lock;
-  std::uint32_t allowed = 0;        // bit n: opcode n of enum ibv_wr_opcode may be posted now
-  std::uint16_t max_inline = 0;     // bytes
+  std::uint32_t allowed = 0;     // bit n: opcode n of enum ibv_wr_opcode may be posted now
+  std::uint16_t max_inline = 0;  // bytes
   std::uint8_t max_sge = 0;
-  std::uint8_t always_flags = 0;    // KH_WQE_SIGNALED with sq_sig_all
-  std::uint32_t type_allows = 0;    // what `allowed` becomes in RTS: set by init_send_queue()
+  std::uint8_t always_flags = 0;  // KH_WQE_SIGNALED with sq_sig_all
+  std::uint32_t type_allows = 0;  // what `allowed` becomes in RTS: set by init_send_queue()
   bool ud = false;
   kh_qp_db* db = nullptr;
 
   // The WQE that the ibv_wr_* builder is at work on, between wr_start and wr_complete.
   struct Build {
-    std::byte* wqe = nullptr;       // null: no request begun, or the batch has failed
-    std::uint32_t head = 0;         // opcode, flags, 1 block, no SGE: first word of the WQE
-    std::uint32_t index = 0;        // of the WQE
-    std::uint32_t end = 0;          // blocks posted once this batch is rung
-    std::uint32_t limit = 0;        // end may not pass this
+    std::byte* wqe = nullptr;  // null: no request begun, or the batch has failed
+    std::uint32_t head = 0;    // opcode, flags, 1 block, no SGE: first word of the WQE
+    std::uint32_t index = 0;   // of the WQE
+    std::uint32_t end = 0;     // blocks posted once this batch is rung
+    std::uint32_t limit = 0;   // end may not pass this
     int error = 0;
-    std::uint8_t data_offset = 0;   // of SGEs or inline data in the WQE
-    std::uint8_t max_sge = 0;       // that this opcode takes
+    std::uint8_t data_offset = 0;  // of SGEs or inline data in the WQE
+    std::uint8_t max_sge = 0;      // that this opcode takes
     bool inline_allowed = false;
-    bool address_missing = false;   // UD: wr_set_ud_addr has still to come
+    bool address_missing = false;  // UD: wr_set_ud_addr has still to come
   };
   alignas(kCacheLine) Build build;
 
@@ -73,13 +73,13 @@ struct alignas(kCacheLine) SendQueue {
 // A ring of WQEs of one size: kh_rwqe and its SGEs.
 struct alignas(kCacheLine) ReceiveQueue {
   std::byte* ring = nullptr;
-  std::uint32_t mask = 0;           // WQEs - 1
-  std::uint32_t pi = 0;             // WQEs posted
+  std::uint32_t mask = 0;  // WQEs - 1
+  std::uint32_t pi = 0;    // WQEs posted
   Lock lock;
-  std::uint32_t capacity = 0;       // receives that may be outstanding, at most mask + 1
+  std::uint32_t capacity = 0;  // receives that may be outstanding, at most mask + 1
   std::uint8_t log_stride = 0;
   std::uint8_t max_sge = 0;
-  bool open = false;                // posting is allowed: not in RESET, and there is an RQ
+  bool open = false;  // posting is allowed: not in RESET, and there is an RQ
   kh_qp_db* db = nullptr;
 
   alignas(kCacheLine) std::uint32_t ci = 0;  // receives completed, as polled
@@ -87,38 +87,39 @@ struct alignas(kCacheLine) ReceiveQueue {
 
 struct Qp {
   union {
+    ibv_qp_ex ex{};
     ibv_qp ibv;
-    ibv_qp_ex ex;
   };
-  std::uint32_t verbs_comp_mask;    // these two as in struct verbs_qp
-  void* verbs_xrcd;
+  std::uint32_t verbs_comp_mask = 0;  // these two as in struct verbs_qp
+  void* verbs_xrcd = nullptr;
 
   SendQueue sq;
   ReceiveQueue rq;
   Doorbell bell;
-  Cq* send_cq;
-  Cq* recv_cq;
-  Srq* srq;                         // or null
+  Cq* send_cq = nullptr;
+  Cq* recv_cq = nullptr;
+  Srq* srq = nullptr;
+  ibv_qp_state state = IBV_QPS_RESET;  // as last commanded
 };
 
 struct Srq {
-  ibv_srq ibv;                      // up to srq_num as in struct verbs_srq
-  ibv_srq_type verbs_type;
-  void* verbs_xrcd;
-  ibv_cq* verbs_cq;
-  std::uint32_t srq_num;
+  ibv_srq ibv{};  // up to srq_num as in struct verbs_srq
+  ibv_srq_type verbs_type{};
+  void* verbs_xrcd = nullptr;
+  ibv_cq* verbs_cq = nullptr;
+  std::uint32_t srq_num = 0;
 
   alignas(kCacheLine) std::byte* ring = nullptr;
   std::uint32_t mask = 0;
   std::uint32_t pi = 0;
   Lock lock;
-  std::uint32_t capacity = 0;       // receives outstanding: posted and not yet polled
+  std::uint32_t capacity = 0;  // receives outstanding: posted and not yet polled
   std::uint8_t log_stride = 0;
   std::uint8_t max_sge = 0;
   kh_srq_db* db = nullptr;
-  // A QP that dies may take a receive with it which it had begun to fill, and no CQE will say so.
-  // Each such death may therefore have cost one unit of capacity; the ring itself is guarded by
-  // the device's own index.
+  // A QP that is destroyed or reset in mid-message takes the receive that it was filling with it,
+  // and no CQE says so. Each such end may therefore have cost one unit of capacity, which is
+  // granted again; the ring itself is guarded by the device's own index.
   std::uint32_t lost = 0;
 
   // Polled from any of the CQs whose QPs use the SRQ: changed by atomic addition.
@@ -127,29 +128,31 @@ struct Srq {
 
 struct Cq {
   union {
+    ibv_cq_ex ex{};
     ibv_cq ibv;
-    ibv_cq_ex ex;
   };
 
-  alignas(kCacheLine) kh_cqe* ring;
-  std::uint32_t mask;               // entries - 1
-  std::uint32_t ci;
+  alignas(kCacheLine) kh_cqe* ring = nullptr;
+  std::uint32_t mask = 0;  // entries - 1
+  std::uint32_t ci = 0;
   Lock lock;
-  std::uint8_t log_size;
-  kh_cq_db* db;
-  QpTable* qps;
-  const kh_cqe* current;            // of start_poll and next_poll
+  std::uint8_t log_size = 0;
+  kh_cq_db* db = nullptr;  // written under both locks
+  QpTable* qps = nullptr;
+  const kh_cqe* current = nullptr;  // of start_poll and next_poll
 
-  // Arming has a lock of its own: a thread may arm while another is between start_poll and end_poll.
+  // Arming has a lock of its own, which is never elided: a thread may arm between start_poll and
+  // end_poll, and the thread that takes the events from the channel is often not the one that
+  // polls.
   alignas(kCacheLine) Lock arm_lock;
-  std::uint32_t arm_sn;
-  std::uint8_t arm_pending;         // KH_ARM_*, 0 when the last one has fired
+  std::uint32_t arm_sn = 0;
+  std::uint8_t arm_pending = 0;  // KH_ARM_*, 0 when the last one has fired
 };
 
 // An address handle carries its address vector ready for the WQE.
 struct Ah {
-  ibv_ah ibv;
-  kh_av av;
+  ibv_ah ibv{};
+  kh_av av{};
 };
 
 static_assert(sizeof(kh_sge) == sizeof(ibv_sge));

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// Building one send WQE in the ring: what post_send and the ibv_wr_* builder share.
+//
+// A WQE is a run of 64 byte blocks that may wrap at the end of the ring. What precedes the data
+// (ctrl and the segment of the opcode, 16 to 64 bytes) always lies in the first block, so only the
+// data wraps. An SGE is 16 bytes at a multiple of 16 and is never torn; inline data is copied in
+// two pieces when it has to be.
+
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "queues.h"
+#include "shared_memory.h"
+
+namespace keyhole::verbs {
+
+// Bytes of a WQE before its data.
+inline constexpr unsigned kBareBytes = sizeof(kh_wqe_ctrl);
+inline constexpr unsigned kRdmaBytes = kBareBytes + sizeof(kh_wqe_rdma);
+inline constexpr unsigned kAtomicBytes = kRdmaBytes + sizeof(kh_wqe_atomic);
+inline constexpr unsigned kUdBytes = kBareBytes + sizeof(kh_wqe_ud);
+static_assert(kUdBytes == KH_WQE_BLOCK && kAtomicBytes + sizeof(kh_sge) == KH_WQE_BLOCK);
+
+constexpr unsigned blocks_of(std::size_t bytes) {
+  return static_cast<unsigned>((bytes + KH_WQE_BLOCK - 1) >> KH_WQE_BLOCK_SHIFT);
+}
+
+// Blocks of the largest WQE of a QP: what an SQ of so many requests has to be sized by.
+constexpr unsigned sq_wqe_blocks(ibv_qp_type type, unsigned max_sge, unsigned max_inline) {
+  const std::size_t fixed = type == IBV_QPT_UD ? kUdBytes : kRdmaBytes;
+  const std::size_t data = std::max<std::size_t>(max_sge * sizeof(kh_sge), max_inline);
+  return blocks_of(fixed + data);
+}
+
+// The numbers of enum ibv_wr_opcode and of the device differ, so a table maps them.
+inline constexpr unsigned kWrOpcodes = 10;
+inline constexpr std::array<std::uint8_t, kWrOpcodes> kDeviceOpcode = [] {
+  std::array<std::uint8_t, kWrOpcodes> map{};
+  map[IBV_WR_RDMA_WRITE] = KH_OP_WRITE;
+  map[IBV_WR_RDMA_WRITE_WITH_IMM] = KH_OP_WRITE_IMM;
+  map[IBV_WR_SEND] = KH_OP_SEND;
+  map[IBV_WR_SEND_WITH_IMM] = KH_OP_SEND_IMM;
+  map[IBV_WR_RDMA_READ] = KH_OP_READ;
+  map[IBV_WR_ATOMIC_CMP_AND_SWP] = KH_OP_CMP_SWAP;
+  map[IBV_WR_ATOMIC_FETCH_AND_ADD] = KH_OP_FETCH_ADD;
+  map[IBV_WR_LOCAL_INV] = KH_OP_LOCAL_INV;
+  map[IBV_WR_BIND_MW] = KH_OP_BIND_MW;
+  map[IBV_WR_SEND_WITH_INV] = KH_OP_SEND_INV;
+  return map;
+}();
+
+constexpr std::uint32_t bit(unsigned n) { return 1u << n; }
+inline constexpr std::uint32_t kUdOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
+inline constexpr std::uint32_t kUcOpcodes =
+    kUdOpcodes | bit(IBV_WR_SEND_WITH_INV) | bit(IBV_WR_RDMA_WRITE) |
+    bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_LOCAL_INV) | bit(IBV_WR_BIND_MW);
+inline constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_RDMA_READ) |
+                                            bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
+                                            bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+inline constexpr std::uint32_t kImmOpcodes = bit(IBV_WR_SEND_WITH_IMM) | bit(IBV_WR_SEND_WITH_INV) |
+                                             bit(IBV_WR_RDMA_WRITE_WITH_IMM) |
+                                             bit(IBV_WR_LOCAL_INV);
+inline constexpr std::uint32_t kInlineOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM) |
+                                                bit(IBV_WR_SEND_WITH_INV) | bit(IBV_WR_RDMA_WRITE) |
+                                                bit(IBV_WR_RDMA_WRITE_WITH_IMM);
+
+inline constexpr unsigned kSendFlags =
+    IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+
+// A window takes these; LOCAL_WRITE is accepted and dropped, hints in the optional range are
+// ignored.
+inline constexpr unsigned kWindowAccess = KH_ACCESS_REMOTE | KH_ACCESS_ZERO_BASED;
+inline constexpr unsigned kWindowAccessIgnored = static_cast<unsigned>(IBV_ACCESS_LOCAL_WRITE) |
+                                                 static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);
+
+inline std::byte* block_at(const SendQueue& sq, std::uint32_t index) {
+  return sq.ring + (static_cast<std::size_t>(index & sq.mask) << KH_WQE_BLOCK_SHIFT);
+}
+
+// First index that may not be posted before more completions are polled.
+inline std::uint32_t post_limit(const SendQueue& sq) { return load_acquire(sq.ci) + sq.mask + 1; }
+
+// The first word of a WQE: opcode, flags, nblocks, num_sge.
+constexpr std::uint32_t wqe_head(unsigned opcode, unsigned flags, unsigned nblocks,
+                                 unsigned num_sge) {
+  return opcode | flags << 8 | nblocks << 16 | num_sge << 24;
+}
+
+// ctrl is written by whole words: the builder writes its first one twice.
+inline void put_ctrl(std::byte* wqe, std::uint32_t head, std::uint32_t imm, std::uint64_t wr_id) {
+  const std::uint64_t first = head | static_cast<std::uint64_t>(imm) << 32;
+  std::memcpy(wqe, &first, 8);
+  std::memcpy(wqe + 8, &wr_id, 8);
+}
+inline void put_head(std::byte* wqe, std::uint32_t head) { std::memcpy(wqe, &head, 4); }
+static_assert(offsetof(kh_wqe_ctrl, imm) == 4 && offsetof(kh_wqe_ctrl, wr_id) == 8);
+
+inline void put_rdma(std::byte* wqe, std::uint64_t remote_addr, std::uint32_t rkey,
+                     std::uint32_t inline_len) {
+  const kh_wqe_rdma rdma{.remote_addr = remote_addr, .rkey = rkey, .inline_len = inline_len};
+  std::memcpy(wqe + kBareBytes, &rdma, sizeof(rdma));
+}
+
+inline void put_ud(std::byte* wqe, const kh_av& av, std::uint32_t qpn, std::uint32_t qkey) {
+  std::memcpy(wqe + kBareBytes, &av, sizeof(av));
+  const std::uint64_t to = qpn | static_cast<std::uint64_t>(qkey) << 32;
+  std::memcpy(wqe + kBareBytes + offsetof(kh_wqe_ud, dest_qpn), &to, sizeof(to));
+}
+inline void put_ud_inline_len(std::byte* wqe, std::uint32_t inline_len) {
+  const std::uint64_t len_and_reserved = inline_len;
+  std::memcpy(wqe + kBareBytes + offsetof(kh_wqe_ud, inline_len), &len_and_reserved, 8);
+}
+
+inline void put_atomic(std::byte* wqe, std::uint64_t swap_add, std::uint64_t compare) {
+  const kh_wqe_atomic atomic{.swap_add = swap_add, .compare = compare};
+  std::memcpy(wqe + kRdmaBytes, &atomic, sizeof(atomic));
+}
+
+inline std::byte* ring_end(const SendQueue& sq) {
+  return sq.ring + ((static_cast<std::size_t>(sq.mask) + 1) << KH_WQE_BLOCK_SHIFT);
+}
+
+// `to` may be the end of the ring, where the start is meant.
+inline void put_sges(const SendQueue& sq, std::byte* to, const ibv_sge* from, unsigned count) {
+  if (count == 0) return;
+  const std::byte* end = ring_end(sq);
+  do {
+    if (to == end) [[unlikely]]
+      to = sq.ring;
+    std::memcpy(to, from, sizeof(kh_sge));
+    to += sizeof(kh_sge);
+    from++;
+  } while (--count != 0);
+}
+
+// Most inline data is short: a call to memcpy would cost more than the copy.
+inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 64) {
+    std::memcpy(to, from, bytes);
+  } else if (bytes >= 16) {
+    std::size_t at = 0;
+    for (; at + 16 < bytes; at += 16)
+      std::memcpy(to + at, from + at, 16);
+    std::memcpy(to + bytes - 16, from + bytes - 16, 16);
+  } else if (bytes >= 8) {
+    std::memcpy(to, from, 8);
+    std::memcpy(to + bytes - 8, from + bytes - 8, 8);
+  } else if (bytes >= 4) {
+    std::memcpy(to, from, 4);
+    std::memcpy(to + bytes - 4, from + bytes - 4, 4);
+  } else {
+    for (std::size_t at = 0; at < bytes; at++)
+      to[at] = from[at];
+  }
+}
+
+// Copies one piece of inline data and returns where the next one goes (the end of the ring
+// included).
+inline std::byte* put_inline(const SendQueue& sq, std::byte* to, const void* from,
+                             std::size_t bytes) {
+  auto* data = static_cast<const std::byte*>(from);
+  std::byte* end = ring_end(sq);
+  if (to == end) [[unlikely]]
+    to = sq.ring;
+  const std::size_t room = end - to;
+  if (bytes > room) [[unlikely]] {
+    copy_short(to, data, room);
+    data += room;
+    bytes -= room;
+    to = sq.ring;
+  }
+  copy_short(to, data, bytes);
+  return to + bytes;
+}
+
+struct BindRights {
+  std::uint32_t access;
+  int error;
+};
+
+// What can be said of a bind without the device. The window's type is the caller's to check.
+inline BindRights check_bind(const ibv_mw& mw, const ibv_mw_bind_info& info) {
+  const unsigned access = info.mw_access_flags;
+  if (access & ~(kWindowAccess | kWindowAccessIgnored)) return {0, EINVAL};
+  if (!info.mr) return {access & kWindowAccess, info.length ? EINVAL : 0};
+  if (info.mr->pd != mw.pd) return {0, EPERM};
+  return {access & kWindowAccess, 0};
+}
+
+inline void put_bind(std::byte* wqe, std::uint32_t old_key, std::uint32_t new_key,
+                     const ibv_mw_bind_info& info, std::uint32_t access) {
+  const kh_wqe_bind bind{.mw_key = old_key,
+                         .new_key = new_key,
+                         .mr_key = info.length ? info.mr->lkey : 0,
+                         .access = access,
+                         .addr = info.addr,
+                         .length = info.length,
+                         .rsvd = {}};
+  std::memcpy(wqe + kBareBytes, &bind, sizeof(bind));
+}
+
+// Publishes sq.pi and makes the device look. Under the lock: the record must not go backwards.
+inline void ring_doorbell(const Doorbell& bell) {
+  store_relaxed(*bell.mark, KH_DB_MARK);
+  full_fence();
+  if (load_relaxed(bell.status->sleeping)) [[unlikely]]
+    store_relaxed(*bell.wake, 1);
+}
+
+inline void ring_send(Qp& qp, std::uint32_t pi) {
+  store_release(qp.sq.db->sq_pi, pi);
+  ring_doorbell(qp.bell);
+}
+
+}  // namespace keyhole::verbs

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// The ibv_wr_* builder. A builder call writes the request into the ring as if it had no data, one
+// block long; a setter then adds the data and rewrites the first word. So each request is complete
+// after every call and nothing has to be finished later. The ring's producer index stays where it
+// was until wr_complete: a batch that failed or was aborted is forgotten by not publishing it.
+//
+// The first error of a batch sticks: from then on no call writes anything, and wr_complete returns
+// it and posts nothing of the batch. The lock is held from wr_start to wr_complete or wr_abort.
+
+#include "fast_path.h"
+#include "wqe.h"
+
+namespace keyhole::verbs {
+namespace {
+
+using Build = SendQueue::Build;
+
+void fail(Build& build, int error) {
+  if (!build.error) build.error = error;
+  build.wqe = nullptr;
+}
+
+// What the setters may do with the request just begun.
+struct Takes {
+  std::uint8_t data_offset;
+  std::uint8_t max_sge;
+  bool inline_data;
+};
+
+// Begins a request of one block. Null when the batch has failed.
+inline std::byte* begin(SendQueue& sq, ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm,
+                        Takes takes) {
+  Build& build = sq.build;
+  constexpr unsigned flags_taken = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+  if (build.error) [[unlikely]]
+    return nullptr;
+  if (build.address_missing | ((ex->wr_flags & ~flags_taken) != 0)) [[unlikely]]
+    return fail(build, EINVAL), nullptr;
+  if (build.end == build.limit) [[unlikely]]
+    return fail(build, ENOMEM), nullptr;
+
+  std::byte* wqe = block_at(sq, build.end);
+  const std::uint32_t head = wqe_head(opcode, ex->wr_flags | sq.always_flags, 1, 0);
+  put_ctrl(wqe, head, imm, ex->wr_id);
+  build.wqe = wqe;
+  build.head = head;
+  build.index = build.end++;
+  build.data_offset = takes.data_offset;
+  build.max_sge = takes.max_sge;
+  build.inline_allowed = takes.inline_data;
+  return wqe;
+}
+
+// Makes the request long enough for its data. False when the batch has failed.
+inline bool extend(Build& build, unsigned nblocks) {
+  if (nblocks > build.limit - build.index) [[unlikely]]
+    return fail(build, ENOMEM), false;
+  build.end = build.index + nblocks;
+  return true;
+}
+
+// ---- requests ----------------------------------------------------------------------------------
+
+// SEND of any kind. For UD the address comes by its own setter.
+template <bool ud>
+inline void send(ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm) {
+  SendQueue& sq = qp_of(ex).sq;
+  std::byte* wqe = begin(sq, ex, opcode, imm, {ud ? kUdBytes : kRdmaBytes, sq.max_sge, true});
+  if (!wqe) [[unlikely]]
+    return;
+  if constexpr (ud) {
+    put_ud_inline_len(wqe, 0);
+    sq.build.address_missing = true;
+  } else {
+    put_rdma(wqe, 0, 0, 0);
+  }
+}
+
+template <bool ud>
+void wr_send(ibv_qp_ex* ex) {
+  send<ud>(ex, KH_OP_SEND, 0);
+}
+template <bool ud>
+void wr_send_imm(ibv_qp_ex* ex, __be32 imm) {
+  send<ud>(ex, KH_OP_SEND_IMM, imm);
+}
+void wr_send_inv(ibv_qp_ex* ex, std::uint32_t rkey) { send<false>(ex, KH_OP_SEND_INV, rkey); }
+
+inline void rdma(ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm, std::uint32_t rkey,
+                 std::uint64_t remote_addr, bool inline_data) {
+  SendQueue& sq = qp_of(ex).sq;
+  std::byte* wqe = begin(sq, ex, opcode, imm, {kRdmaBytes, sq.max_sge, inline_data});
+  if (!wqe) [[unlikely]]
+    return;
+  put_rdma(wqe, remote_addr, rkey, 0);
+}
+
+void wr_rdma_write(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr) {
+  rdma(ex, KH_OP_WRITE, 0, rkey, remote_addr, true);
+}
+void wr_rdma_write_imm(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr, __be32 imm) {
+  rdma(ex, KH_OP_WRITE_IMM, imm, rkey, remote_addr, true);
+}
+void wr_rdma_read(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr) {
+  rdma(ex, KH_OP_READ, 0, rkey, remote_addr, false);
+}
+
+inline void atomic(ibv_qp_ex* ex, unsigned opcode, std::uint32_t rkey, std::uint64_t remote_addr,
+                   std::uint64_t swap_add, std::uint64_t compare) {
+  std::byte* wqe = begin(qp_of(ex).sq, ex, opcode, 0, {kAtomicBytes, 1, false});
+  if (!wqe) [[unlikely]]
+    return;
+  put_rdma(wqe, remote_addr, rkey, 0);
+  put_atomic(wqe, swap_add, compare);
+}
+
+void wr_atomic_cmp_swp(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr,
+                       std::uint64_t compare, std::uint64_t swap) {
+  atomic(ex, KH_OP_CMP_SWAP, rkey, remote_addr, swap, compare);
+}
+void wr_atomic_fetch_add(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr,
+                         std::uint64_t add) {
+  atomic(ex, KH_OP_FETCH_ADD, rkey, remote_addr, add, 0);
+}
+
+constexpr Takes kNoData = {0, 0, false};  // data_offset 0: the setters refuse
+
+void wr_local_inv(ibv_qp_ex* ex, std::uint32_t rkey) {
+  begin(qp_of(ex).sq, ex, KH_OP_LOCAL_INV, rkey, kNoData);
+}
+
+void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
+  SendQueue& sq = qp_of(ex).sq;
+  if (mw->type != IBV_MW_TYPE_2) [[unlikely]]
+    return fail(sq.build, EINVAL);
+  const auto [access, error] = check_bind(*mw, *info);
+  if (error) [[unlikely]]
+    return fail(sq.build, error);
+  if (std::byte* wqe = begin(sq, ex, KH_OP_BIND_MW, 0, kNoData))
+    put_bind(wqe, mw->rkey, rkey, *info, access);
+}
+
+// ---- setters -----------------------------------------------------------------------------------
+
+// The request that a setter adds to, or null: none begun, or the batch has failed.
+inline std::byte* setting(Build& build) {
+  if (build.wqe && build.data_offset) [[likely]]
+    return build.wqe;
+  return fail(build, EINVAL), nullptr;
+}
+
+void set_sge_list(ibv_qp_ex* ex, std::size_t num_sge, const ibv_sge* list) {
+  SendQueue& sq = qp_of(ex).sq;
+  Build& build = sq.build;
+  std::byte* wqe = setting(build);
+  if (!wqe) [[unlikely]]
+    return;
+  if (num_sge > build.max_sge) [[unlikely]]
+    return fail(build, EINVAL);
+  const unsigned nblocks = blocks_of(build.data_offset + num_sge * sizeof(kh_sge));
+  if (!extend(build, nblocks)) [[unlikely]]
+    return;
+  put_head(wqe, build.head + wqe_head(0, 0, nblocks - 1, static_cast<unsigned>(num_sge)));
+  put_sges(sq, wqe + build.data_offset, list, static_cast<unsigned>(num_sge));
+}
+
+void set_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
+  SendQueue& sq = qp_of(ex).sq;
+  Build& build = sq.build;
+  std::byte* wqe = setting(build);
+  if (!wqe) [[unlikely]]
+    return;
+  if (build.max_sge == 0) [[unlikely]]
+    return fail(build, EINVAL);
+  if (build.data_offset == KH_WQE_BLOCK) {  // UD: the first SGE opens the second block
+    const ibv_sge sge{.addr = addr, .length = length, .lkey = lkey};
+    return set_sge_list(ex, 1, &sge);
+  }
+  const kh_sge sge{.addr = addr, .length = length, .lkey = lkey};
+  put_head(wqe, build.head + wqe_head(0, 0, 0, 1));
+  std::memcpy(wqe + build.data_offset, &sge, sizeof(sge));
+}
+
+// What both inline setters share; total bytes are known, so the request is sized before the copy.
+inline std::byte* begin_inline(SendQueue& sq, std::size_t total) {
+  Build& build = sq.build;
+  std::byte* wqe = setting(build);
+  if (!wqe) [[unlikely]]
+    return nullptr;
+  if (!build.inline_allowed || total > sq.max_inline) [[unlikely]]
+    return fail(build, EINVAL), nullptr;
+  const unsigned nblocks = blocks_of(build.data_offset + total);
+  if (!extend(build, nblocks)) [[unlikely]]
+    return nullptr;
+  put_head(wqe, build.head + wqe_head(0, KH_WQE_INLINE, nblocks - 1, 0));
+  const auto len = static_cast<std::uint32_t>(total);
+  if (sq.ud)
+    put_ud_inline_len(wqe, len);
+  else
+    std::memcpy(wqe + kBareBytes + offsetof(kh_wqe_rdma, inline_len), &len, sizeof(len));
+  return wqe + build.data_offset;
+}
+
+void set_inline_data(ibv_qp_ex* ex, void* addr, std::size_t length) {
+  SendQueue& sq = qp_of(ex).sq;
+  if (std::byte* to = begin_inline(sq, length)) put_inline(sq, to, addr, length);
+}
+
+void set_inline_data_list(ibv_qp_ex* ex, std::size_t num_buf, const ibv_data_buf* list) {
+  SendQueue& sq = qp_of(ex).sq;
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < num_buf; i++) {
+    if (list[i].length > sq.max_inline) return fail(sq.build, EINVAL);  // nor may the sum wrap
+    total += list[i].length;
+  }
+  std::byte* to = begin_inline(sq, total);
+  if (!to) return;
+  for (std::size_t i = 0; i < num_buf; i++)
+    to = put_inline(sq, to, list[i].addr, list[i].length);
+}
+
+void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t qpn, std::uint32_t qkey) {
+  Build& build = qp_of(ex).sq.build;
+  if (!ah) [[unlikely]]
+    return fail(build, EINVAL);
+  std::byte* wqe = setting(build);
+  if (!wqe) [[unlikely]]
+    return;
+  put_ud(wqe, ah_of(ah).av, qpn, qkey);
+  build.address_missing = false;
+}
+
+// ---- the critical section ----------------------------------------------------------------------
+
+void wr_start(ibv_qp_ex* ex) {
+  SendQueue& sq = qp_of(ex).sq;
+  sq.lock.lock();
+  Build& build = sq.build;
+  build.wqe = nullptr;
+  build.end = sq.pi;
+  build.limit = post_limit(sq);
+  build.error = sq.allowed ? 0 : EINVAL;  // not in a state to send
+  build.address_missing = false;
+}
+
+int wr_complete(ibv_qp_ex* ex) {
+  Qp& qp = qp_of(ex);
+  SendQueue& sq = qp.sq;
+  const Build& build = sq.build;
+  int error = build.error;
+  if (build.address_missing) [[unlikely]]
+    error = EINVAL;
+  if (!error && build.end != sq.pi) [[likely]] {
+    sq.pi = build.end;
+    ring_send(qp, sq.pi);
+  }
+  sq.lock.unlock();
+  return error;
+}
+
+void wr_abort(ibv_qp_ex* ex) { qp_of(ex).sq.lock.unlock(); }
+
+// For a builder that the QP's type does not have: whatever its arguments, the batch fails.
+template <class... Args>
+void wr_refuse(ibv_qp_ex* ex, Args...) {
+  fail(qp_of(ex).sq.build, EINVAL);
+}
+
+template <class... Args>
+void offer(void (*&slot)(ibv_qp_ex*, Args...), bool has,
+           std::type_identity_t<void (*)(ibv_qp_ex*, Args...)> builder) {
+  slot = has ? builder : wr_refuse<Args...>;
+}
+
+constexpr std::uint64_t kUdOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+constexpr std::uint64_t kUcOps = kUdOps | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
+                                 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
+                                 IBV_QP_EX_WITH_BIND_MW;
+constexpr std::uint64_t kRcOps = kUcOps | IBV_QP_EX_WITH_RDMA_READ |
+                                 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+}  // namespace
+
+int set_wr_ops(Qp& qp, ibv_qp_type type, std::uint64_t send_ops_flags) {
+  const std::uint64_t offered = type == IBV_QPT_RC   ? kRcOps
+                                : type == IBV_QPT_UC ? kUcOps
+                                : type == IBV_QPT_UD ? kUdOps
+                                                     : 0;
+  if (send_ops_flags & ~offered) return EOPNOTSUPP;
+
+  ibv_qp_ex& ex = qp.ex;
+  const bool ud = type == IBV_QPT_UD;
+  const bool rc = type == IBV_QPT_RC;
+  ex.wr_start = wr_start;
+  ex.wr_complete = wr_complete;
+  ex.wr_abort = wr_abort;
+
+  ex.wr_send = ud ? wr_send<true> : wr_send<false>;
+  ex.wr_send_imm = ud ? wr_send_imm<true> : wr_send_imm<false>;
+  offer(ex.wr_send_inv, !ud, wr_send_inv);
+  offer(ex.wr_rdma_write, !ud, wr_rdma_write);
+  offer(ex.wr_rdma_write_imm, !ud, wr_rdma_write_imm);
+  offer(ex.wr_rdma_read, rc, wr_rdma_read);
+  offer(ex.wr_atomic_cmp_swp, rc, wr_atomic_cmp_swp);
+  offer(ex.wr_atomic_fetch_add, rc, wr_atomic_fetch_add);
+  offer(ex.wr_local_inv, !ud, wr_local_inv);
+  offer(ex.wr_bind_mw, !ud, wr_bind_mw);
+  offer(ex.wr_send_tso, false, nullptr);
+
+  offer(ex.wr_set_ud_addr, ud, set_ud_addr);
+  offer(ex.wr_set_xrc_srqn, false, nullptr);
+  ex.wr_set_sge = set_sge;
+  ex.wr_set_sge_list = set_sge_list;
+  ex.wr_set_inline_data = set_inline_data;
+  ex.wr_set_inline_data_list = set_inline_data_list;
+  return 0;
+}
+
+}  // namespace keyhole::verbs
