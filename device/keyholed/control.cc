@@ -42,7 +42,7 @@ std::expected<std::unique_ptr<Control>, std::string> Control::listen(const std::
   // A socket that a dead process left behind refuses connections, and may go.
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0)
     return std::unexpected(fmt::format("{}: in use by another process", path));
-  struct stat status{};
+  struct stat status {};
   if (errno == ECONNREFUSED && lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode))
     unlink(path.c_str());
 
@@ -64,7 +64,8 @@ Control::Control(std::string path, Fd listener, EventLoop& loop)
 }
 
 Control::~Control() {
-  for (auto& [fd, client] : clients_) loop_.forget(fd);
+  for (auto& [fd, client] : clients_)
+    loop_.forget(fd);
   loop_.forget(listener_.get());
   unlink(path_.c_str());
 }
@@ -77,9 +78,10 @@ json Control::answer(const std::string& line) {
   auto command = commands_.find(name->get<std::string>());
   if (command == commands_.end()) {
     std::string known;
-    for (const auto& [word, unused] : commands_) known += (known.empty() ? "" : ", ") + word;
-    return failure(fmt::format("unknown command \"{}\"; there are: {}", name->get<std::string>(),
-                               known));
+    for (const auto& [word, unused] : commands_)
+      known += (known.empty() ? "" : ", ") + word;
+    return failure(
+        fmt::format("unknown command \"{}\"; there are: {}", name->get<std::string>(), known));
   }
   auto result = command->second(request);
   if (!result) return failure(result.error());
@@ -117,8 +119,9 @@ void Control::serve(int fd) {
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return drop();
     if (got > 0) client.in.append(buffer.data(), static_cast<size_t>(got));
     for (size_t end; (end = client.in.find('\n')) != std::string::npos;) {
-      client.out += answer(client.in.substr(0, end)).dump(-1, ' ', false,
-                                                          json::error_handler_t::replace) + "\n";
+      client.out +=
+          answer(client.in.substr(0, end)).dump(-1, ' ', false, json::error_handler_t::replace) +
+          "\n";
       client.in.erase(0, end + 1);
     }
     if (client.in.size() > max_request) return drop();

@@ -9,8 +9,9 @@
 //   {"command": "unplug", "hca": "kh0"}           {"ok": true}
 //   anything else                                 {"ok": false, "error": "unknown command \"x\""}
 //
-// Clients are trusted as far as the socket's permissions go (the owner's alone), but a bad line does
-// no harm: a request has at most 64 KiB, and a client that does not read its answers is dropped.
+// Clients are trusted as far as the socket's permissions go (the owner's alone), but a bad line
+// does no harm: a request has at most 64 KiB, and a client that does not read its answers is
+// dropped.
 
 #pragma once
 

@@ -20,7 +20,7 @@ std::optional<Mac> parse_mac(const std::string& text) {
   if (text.size() != 17) return {};
   for (size_t i = 0; i < 6; ++i) {
     const char* digits = text.data() + 3 * i;
-    auto [end, error] = std::from_chars(digits, digits + 2, mac[i], 16);
+    auto [end, error] = std::from_chars(digits, digits + 2, mac.bytes[i], 16);
     if (error != std::errc{} || end != digits + 2) return {};
     if (i < 5 && digits[2] != ':') return {};
   }
@@ -28,7 +28,7 @@ std::optional<Mac> parse_mac(const std::string& text) {
 }
 
 template <typename Member>
-std::optional<std::string> repeated(const std::vector<HcaOptions>& hcas, Member member) {
+std::optional<std::string> repeated(const std::vector<HcaSpec>& hcas, Member member) {
   for (size_t i = 0; i < hcas.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (hcas[i].*member == hcas[j].*member)
@@ -38,10 +38,10 @@ std::optional<std::string> repeated(const std::vector<HcaOptions>& hcas, Member 
 
 }  // namespace
 
-std::string to_string(const Mac& mac) { return fmt::format("{:02x}", fmt::join(mac, ":")); }
+std::string to_string(const Mac& mac) { return fmt::format("{:02x}", fmt::join(mac.bytes, ":")); }
 
-std::expected<HcaOptions, std::string> parse_hca(const std::string& text, size_t ordinal) {
-  HcaOptions hca;
+std::expected<HcaSpec, std::string> parse_hca(const std::string& text, size_t ordinal) {
+  HcaSpec hca;
   std::string mac;
   std::istringstream fields(text);
   for (std::string field; std::getline(fields, field, ',');) {
@@ -65,14 +65,14 @@ std::expected<HcaOptions, std::string> parse_hca(const std::string& text, size_t
   if (mac.empty()) {
     if (ordinal >= 255)
       return std::unexpected(fmt::format("\"{}\": the 256th HCA and later ones need a mac=", text));
-    hca.mac = {0x52, 0x54, 0x00, 0x4b, 0x48, static_cast<uint8_t>(ordinal + 1)};
+    hca.mac = {{0x52, 0x54, 0x00, 0x4b, 0x48, static_cast<uint8_t>(ordinal + 1)}};
     return hca;
   }
   std::optional<Mac> parsed = parse_mac(mac);
   if (!parsed)
     return std::unexpected(
         fmt::format("\"{}\": a MAC address is six bytes such as 52:54:00:4b:48:01", mac));
-  if ((*parsed)[0] & 1 || *parsed == Mac{})
+  if (parsed->multicast() || *parsed == Mac{})
     return std::unexpected(fmt::format("\"{}\": the MAC address of an HCA is a unicast one", mac));
   hca.mac = *parsed;
   return hca;
@@ -84,7 +84,8 @@ std::expected<Options, Exit> parse_options(int argc, const char* const* argv) {
 
   CLI::App app(
       "keyholed: RDMA adapters for virtual machines.\n"
-      "Serves each HCA as a PCI device on a vfio-user socket; all of them are joined by one switch.\n"
+      "Serves each HCA as a PCI device on a vfio-user socket; all of them are joined by one "
+      "switch.\n"
       "Prints \"ready\" when all sockets listen. SIGINT and SIGTERM end it.",
       "keyholed");
   app.add_option("--hca", hcas, "An HCA: name=NAME,socket=PATH[,mac=ADDRESS]; may be repeated")
@@ -92,8 +93,9 @@ std::expected<Options, Exit> parse_options(int argc, const char* const* argv) {
       ->delimiter('\0')
       ->allow_extra_args(false);
   app.add_option("--control", options.control, "Unix socket for statistics and commands, as JSON");
-  app.add_option("--log-level", options.log_level,
-                 "trace, debug (every admin command and error completion), info, warning, error, off")
+  app.add_option(
+         "--log-level", options.log_level,
+         "trace, debug (every admin command and error completion), info, warning, error, off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}))
       ->capture_default_str();
   std::string spin = "auto";
@@ -123,9 +125,9 @@ std::expected<Options, Exit> parse_options(int argc, const char* const* argv) {
     if (!hca) return refuse("--hca " + hca.error());
     options.hcas.push_back(*hca);
   }
-  if (auto who = repeated(options.hcas, &HcaOptions::name)) return refuse(*who + " name");
-  if (auto who = repeated(options.hcas, &HcaOptions::socket)) return refuse(*who + " socket");
-  if (auto who = repeated(options.hcas, &HcaOptions::mac)) return refuse(*who + " mac");
+  if (auto who = repeated(options.hcas, &HcaSpec::name)) return refuse(*who + " name");
+  if (auto who = repeated(options.hcas, &HcaSpec::socket)) return refuse(*who + " socket");
+  if (auto who = repeated(options.hcas, &HcaSpec::mac)) return refuse(*who + " mac");
   return options;
 }
 

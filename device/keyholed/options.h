@@ -4,24 +4,23 @@
 
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <expected>
 #include <string>
 #include <vector>
 
+#include "hca/link.h"
+
 namespace keyhole {
 
-using Mac = std::array<uint8_t, 6>;
-
-struct HcaOptions {
+struct HcaSpec {
   std::string name;    // of its own; names the HCA in logs and statistics
   std::string socket;  // where QEMU's vfio-user-pci connects
   Mac mac{};           // unicast and of its own
 };
 
 struct Options {
-  std::vector<HcaOptions> hcas;
+  std::vector<HcaSpec> hcas;
   std::string control;  // empty: none
   std::string log_level = "info";
   bool may_spin = true;
@@ -38,7 +37,7 @@ std::expected<Options, Exit> parse_options(int argc, const char* const* argv);
 
 // "name=kh0,socket=/run/kh0.sock,mac=52:54:00:4b:48:01", the mac optional: the `ordinal`th HCA then
 // has 52:54:00:4b:48:ordinal + 1. The error is a sentence for a person.
-std::expected<HcaOptions, std::string> parse_hca(const std::string& text, size_t ordinal);
+std::expected<HcaSpec, std::string> parse_hca(const std::string& text, size_t ordinal);
 
 std::string to_string(const Mac& mac);
 

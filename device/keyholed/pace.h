@@ -4,11 +4,12 @@
 // some microseconds (nap), or wait until someone calls (block).
 //
 // Spinning has the least latency, as long as the core that it burns is not needed by those it waits
-// for. When it is (a guest with two busy virtual CPUs on a machine with two cores), the device spins
-// in the very time in which its guest would have run, and one turn of the scheduler, milliseconds,
-// goes by for each message. A thread can tell: while it spins its CPU time falls behind the time on
-// the wall, or the scheduler takes the core from it. So the device probes: it spins, measures, and
-// on a crowded machine it naps instead, and probes again only after a while, longer each time.
+// for. When it is (a guest with two busy virtual CPUs on a machine with two cores), the device
+// spins in the very time in which its guest would have run, and one turn of the scheduler,
+// milliseconds, goes by for each message. A thread can tell: while it spins its CPU time falls
+// behind the time on the wall, or the scheduler takes the core from it. So the device probes: it
+// spins, measures, and on a crowded machine it naps instead, and probes again only after a while,
+// longer each time.
 //
 // Naps begin short and grow, for the work that follows work soon is what latency is about.
 
@@ -33,10 +34,10 @@ class Pace {
   };
 
   struct Options {
-    bool may_spin = true;                 // false: never (one core, or by request)
-    uint64_t spin_ns = 50'000;            // spin for this long after the last work
-    uint64_t probe_ns = 4'000'000;        // spinning time that one measurement takes
-    uint64_t lost_share = 20;             // crowded if more than 1 / lost_share was lost
+    bool may_spin = true;           // false: never (one core, or by request)
+    uint64_t spin_ns = 50'000;      // spin for this long after the last work
+    uint64_t probe_ns = 4'000'000;  // spinning time that one measurement takes
+    uint64_t lost_share = 20;       // crowded if more than 1 / lost_share was lost
     uint64_t first_retry_ns = 200'000'000;
     uint64_t last_retry_ns = 10'000'000'000;
     uint64_t short_nap_ns = 10'000;
@@ -47,9 +48,7 @@ class Pace {
   Pace(Options options, Meter& meter) : options_(options), meter_(meter) {}
 
   // The turn at `now_ns` found work.
-  void worked(uint64_t now_ns) {
-    last_work_ns_ = now_ns;
-  }
+  void worked(uint64_t now_ns) { last_work_ns_ = now_ns; }
 
   // The turn at `now_ns` found none: nanoseconds to nap, 0 to spin.
   uint64_t idle(uint64_t now_ns);

@@ -70,8 +70,9 @@ class ControlTest : public testing::Test {
 
 TEST_F(ControlTest, AnswersEachLineWithALine) {
   auto fd = dial();
-  EXPECT_EQ(exchange(fd, "{\"command\":\"echo\",\"word\":1}\n{\"command\":\"echo\",\"word\":\"x\"}\n"),
-            "{\"ok\":true,\"word\":1}\n{\"ok\":true,\"word\":\"x\"}\n");
+  EXPECT_EQ(
+      exchange(fd, "{\"command\":\"echo\",\"word\":1}\n{\"command\":\"echo\",\"word\":\"x\"}\n"),
+      "{\"ok\":true,\"word\":1}\n{\"ok\":true,\"word\":\"x\"}\n");
 }
 
 TEST_F(ControlTest, ALineMayComeInPieces) {

@@ -23,8 +23,8 @@ class Machine : public Pace::Meter {
   uint64_t share = 100;
 };
 
-// Work every `gap` ns for `for_ns`, with turns of 1 us in between while spinning; the share of turns
-// that spun.
+// Work every `gap` ns for `for_ns`, with turns of 1 us in between while spinning; the share of
+// turns that spun.
 double run(Pace& pace, Machine& machine, uint64_t gap, uint64_t for_ns) {
   uint64_t spun = 0, turns = 0;
   uint64_t end = machine.now + for_ns;
