@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: (GPL-2.0 OR Linux-OpenIB)
+/*
+ * Command marshalling: core structure first, this driver's part behind it, in
+ * one piece of memory; that is how uverbs tells the two apart.  See cmd.h.
+ */
+#include "cmd.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include <infiniband/driver.h>
+
+/*
+ * A request or response with a driver's part.  The asserts below are the rule:
+ * no padding between the two parts, none at the end.
+ */
+#define KH_WIRE(name, core_type, driver_type)                              \
+	struct name {                                                      \
+		core_type core;                                            \
+		struct driver_type drv;                                    \
+	};                                                                 \
+	static_assert(sizeof(struct name) ==                               \
+			      sizeof(core_type) + sizeof(struct driver_type), \
+		      "padding in " #name);                                \
+	static_assert(offsetof(struct name, drv) == sizeof(core_type),     \
+		      "padding before the driver's part of " #name)
+
+KH_WIRE(get_context_resp, struct ib_uverbs_get_context_resp,
+	keyhole_alloc_ucontext_resp);
+KH_WIRE(query_device_resp, struct ib_uverbs_ex_query_device_resp,
+	keyhole_query_device_resp);
+KH_WIRE(alloc_pd_resp, struct ib_uverbs_alloc_pd_resp, keyhole_alloc_pd_resp);
+KH_WIRE(create_cq_cmd, struct ibv_create_cq_ex, keyhole_create_cq_req);
+KH_WIRE(create_cq_resp, struct ib_uverbs_ex_create_cq_resp,
+	keyhole_create_cq_resp);
+KH_WIRE(resize_cq_cmd, struct ibv_resize_cq, keyhole_resize_cq_req);
+KH_WIRE(create_srq_cmd, struct ibv_create_srq, keyhole_create_srq_req);
+KH_WIRE(create_srq_resp, struct ib_uverbs_create_srq_resp,
+	keyhole_create_srq_resp);
+KH_WIRE(create_qp_cmd, struct ibv_create_qp_ex, keyhole_create_qp_req);
+KH_WIRE(create_qp_resp, struct ib_uverbs_ex_create_qp_resp,
+	keyhole_create_qp_resp);
+KH_WIRE(create_ah_resp, struct ib_uverbs_create_ah_resp,
+	keyhole_create_ah_resp);
+
+int kh_cmd_get_context(struct verbs_context *ctx,
+		       struct keyhole_alloc_ucontext_resp *out)
+{
+	struct ibv_get_context cmd = {};
+	struct get_context_resp resp = {};
+	int err;
+
+	err = ibv_cmd_get_context(ctx, &cmd, sizeof(cmd), &resp.core,
+				  sizeof(resp));
+	if (err)
+		return err;
+	*out = resp.drv;
+	return 0;
+}
+
+int kh_cmd_query_device(struct ibv_context *ctx,
+			const struct ibv_query_device_ex_input *input,
+			struct ibv_device_attr_ex *attr, size_t attr_size,
+			uint64_t *fw_version,
+			struct keyhole_query_device_resp *out)
+{
+	struct query_device_resp resp = {};
+	size_t resp_size = sizeof(resp);
+	int err;
+
+	err = ibv_cmd_query_device_any(ctx, input, attr, attr_size, &resp.core,
+				       &resp_size);
+	if (err)
+		return err;
+	*fw_version = resp.core.base.fw_ver;
+	*out = resp.drv;
+	return 0;
+}
+
+int kh_cmd_query_port(struct ibv_context *ctx, uint8_t port,
+		      struct ibv_port_attr *attr)
+{
+	struct ibv_query_port cmd = {};
+
+	return ibv_cmd_query_port(ctx, port, attr, &cmd, sizeof(cmd));
+}
+
+int kh_cmd_alloc_pd(struct ibv_context *ctx, struct ibv_pd *pd, uint32_t *pdn)
+{
+	struct ibv_alloc_pd cmd = {};
+	struct alloc_pd_resp resp = {};
+	int err;
+
+	err = ibv_cmd_alloc_pd(ctx, pd, &cmd, sizeof(cmd), &resp.core,
+			       sizeof(resp));
+	if (err)
+		return err;
+	*pdn = resp.drv.pdn;
+	return 0;
+}
+
+int kh_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+		  uint64_t hca_va, int access, struct verbs_mr *mr)
+{
+	struct ibv_reg_mr cmd = {};
+	struct ib_uverbs_reg_mr_resp resp = {};
+
+	return ibv_cmd_reg_mr(pd, addr, length, hca_va, access, mr, &cmd,
+			      sizeof(cmd), &resp, sizeof(resp));
+}
+
+int kh_cmd_rereg_mr(struct verbs_mr *mr, uint32_t flags, struct ibv_pd *pd,
+		    void *addr, size_t length, int access)
+{
+	struct ibv_rereg_mr cmd = {};
+	struct ib_uverbs_rereg_mr_resp resp = {};
+
+	return ibv_cmd_rereg_mr(mr, flags, addr, length, (uintptr_t)addr,
+				access, pd, &cmd, sizeof(cmd), &resp,
+				sizeof(resp));
+}
+
+int kh_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type, struct ibv_mw *mw)
+{
+	struct ibv_alloc_mw cmd = {};
+	struct ib_uverbs_alloc_mw_resp resp = {};
+
+	return ibv_cmd_alloc_mw(pd, type, mw, &cmd, sizeof(cmd), &resp,
+				sizeof(resp));
+}
+
+int kh_cmd_create_cq(struct ibv_context *ctx,
+		     const struct ibv_cq_init_attr_ex *attr,
+		     struct verbs_cq *cq,
+		     const struct keyhole_create_cq_req *req, uint32_t *cqn)
+{
+	struct create_cq_cmd cmd = { .drv = *req };
+	struct create_cq_resp resp = {};
+	int err;
+
+	err = ibv_cmd_create_cq_ex(ctx, attr, cq, &cmd.core, sizeof(cmd),
+				   &resp.core, sizeof(resp), 0);
+	if (err)
+		return err;
+	*cqn = resp.drv.cqn;
+	return 0;
+}
+
+int kh_cmd_resize_cq(struct ibv_cq *cq, int cqe,
+		     const struct keyhole_resize_cq_req *req)
+{
+	struct resize_cq_cmd cmd = { .drv = *req };
+	struct ib_uverbs_resize_cq_resp resp = {};
+
+	return ibv_cmd_resize_cq(cq, cqe, &cmd.core, sizeof(cmd), &resp,
+				 sizeof(resp));
+}
+
+int kh_cmd_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	struct ibv_modify_cq cmd = {};
+
+	return ibv_cmd_modify_cq(cq, attr, &cmd, sizeof(cmd));
+}
+
+int kh_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq,
+		      struct ibv_srq_init_attr *attr,
+		      const struct keyhole_create_srq_req *req, uint32_t *srqn)
+{
+	struct create_srq_cmd cmd = { .drv = *req };
+	struct create_srq_resp resp = {};
+	int err;
+
+	err = ibv_cmd_create_srq(pd, srq, attr, &cmd.core, sizeof(cmd),
+				 &resp.core, sizeof(resp));
+	if (err)
+		return err;
+	*srqn = resp.drv.srqn;
+	return 0;
+}
+
+int kh_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	struct ibv_modify_srq cmd = {};
+
+	return ibv_cmd_modify_srq(srq, attr, mask, &cmd, sizeof(cmd));
+}
+
+int kh_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	struct ibv_query_srq cmd = {};
+
+	return ibv_cmd_query_srq(srq, attr, &cmd, sizeof(cmd));
+}
+
+int kh_cmd_create_qp(struct ibv_context *ctx, struct verbs_qp *qp,
+		     struct ibv_qp_init_attr_ex *attr,
+		     const struct keyhole_create_qp_req *req,
+		     uint16_t *db_slot)
+{
+	struct create_qp_cmd cmd = { .drv = *req };
+	struct create_qp_resp resp = {};
+	int err;
+
+	err = ibv_cmd_create_qp_ex2(ctx, qp, attr, &cmd.core, sizeof(cmd),
+				    &resp.core, sizeof(resp));
+	if (err)
+		return err;
+	*db_slot = resp.drv.db_slot;
+	return 0;
+}
+
+int kh_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_modify_qp cmd = {};
+
+	return ibv_cmd_modify_qp(qp, attr, mask, &cmd, sizeof(cmd));
+}
+
+int kh_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		    struct ibv_qp_init_attr *init_attr)
+{
+	struct ibv_query_qp cmd = {};
+
+	return ibv_cmd_query_qp(qp, attr, mask, init_attr, &cmd, sizeof(cmd));
+}
+
+int kh_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah *ah,
+		     struct ibv_ah_attr *attr, void *av)
+{
+	struct create_ah_resp resp = {};
+	int err;
+
+	err = ibv_cmd_create_ah(pd, ah, attr, &resp.core, sizeof(resp));
+	if (err)
+		return err;
+	memcpy(av, resp.drv.av, sizeof(resp.drv.av));
+	return 0;
+}
