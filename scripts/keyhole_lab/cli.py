@@ -4,19 +4,107 @@
 import argparse
 import os
 import pathlib
+import shutil
 import signal
+import subprocess
 import sys
 
-from . import checkout, host, room, root, say
+from . import build, checkout, host, kernel, room, root, say, splats, vm
+
+MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
+
+
+def new_room(shown=()):
+    """A room with the checkout and its builds in it."""
+    checkout.build_dir().mkdir(parents=True, exist_ok=True)
+    return room.Room(root.ensure(), [room.Shown(checkout.TOP), room.Shown(checkout.build_dir()), *shown])
+
+
+def chosen_kernel(name):
+    return kernel.debug(root.ensure(), new_room) if name == "debug" else kernel.stock(root.ensure())
+
+
+def working_directory():
+    """The current directory if it is in the checkout, which the room and the guest see; else its top."""
+    here = pathlib.Path.cwd()
+    return here if here == checkout.TOP or checkout.TOP in here.parents else checkout.TOP
+
+
+def prepare(place, machine):
+    """Builds what a VM needs and lays it over the root."""
+    if machine.hca != "keyhole":
+        return
+    with build.build_lock():
+        build.native(place)
+        module = build.module(place, machine.kernel)
+        build.install_into_layer(place)
+        target = place.layer / "usr/lib/keyhole"
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(module, target / "keyhole.ko")
+
+
+def machine_of(arguments):
+    return vm.Machine(chosen_kernel(arguments.kernel), hca=arguments.hca, memory=arguments.memory,
+                      cpus=arguments.cpus)
+
+
+def run(arguments):
+    """Run a command in a VM with two adapters; without a command, the main job.
+
+    The command runs in the current directory, which the VM shares with this machine. Its output is shown
+    as it comes and its exit status is returned; 125 means that the VM never got to it.
+    """
+    machine = machine_of(arguments)
+    command = arguments.command or ["python3", str(MAIN_JOB)]
+    stdin = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else sys.stdin
+    with new_room(machine.kernel.shown) as place:
+        prepare(place, machine)
+        name = f"run-{os.getpid()}"
+        say.note(f"booting {machine.kernel.title} in a VM")
+        result = vm.Session(place, machine, name).run(command, working_directory(), stdin=stdin,
+                                                      timeout=arguments.timeout)
+    if result.timed_out:
+        raise say.LabError(f"the VM was ended after {say.seconds(arguments.timeout)}; logs: "
+                           f"{result.console}, {result.keyholed}")
+    if not result.dmesg:
+        raise say.LabError("the VM ended before its command did. The end of its console:\n\n"
+                           f"{say.tail(result.console)}\nLogs: {result.console}, {result.keyholed}")
+    for line in splats.found(result.dmesg) if machine.kernel.name == "debug" else ():
+        say.note(f"kernel: {line}")
+        result.status = result.status or 1
+    return result.status
+
+
+def shell(arguments):
+    """Start a shell in a VM with two adapters."""
+    if not sys.stdin.isatty():
+        raise say.LabError("`lab shell` needs a terminal; `lab run -- CMD` does not")
+    machine = machine_of(arguments)
+    with new_room(machine.kernel.shown) as place:
+        prepare(place, machine)
+        session = vm.Session(place, machine, f"shell-{os.getpid()}")
+        session.shell(working_directory())
+    return 0
 
 
 def exec_(arguments):
-    """Runs a command in the root, without a VM: a compiler, gdb, a native test."""
-    build = checkout.build_dir()
-    build.mkdir(parents=True, exist_ok=True)
-    shown = [room.Shown(path) for path in (checkout.TOP, build, *arguments.share)]
-    with room.Room(root.ensure(), shown) as place:
+    """Run a command in the lab's root, without a VM: a compiler, gdb, a native test."""
+    with new_room([room.Shown(path) for path in arguments.share]) as place:
         return place.run(arguments.command or ["bash"], cwd=os.getcwd())
+
+
+def clean(arguments):
+    """Remove what was built from this checkout; with --all, the roots and kernels too."""
+    targets = [checkout.build_dir()]
+    if arguments.all:
+        targets += [host.cache_dir() / name for name in ("builds", "kernels", "roots", "logs")]
+    for target in targets:
+        if target.exists():
+            with say.step(f"removing {target}"):
+                for entry in target.iterdir():
+                    root.remove(entry) if entry.is_dir() else entry.unlink()
+                target.rmdir()
+    return 0
 
 
 def parser():
@@ -30,10 +118,24 @@ def parser():
         sub.set_defaults(function=function)
         return sub
 
+    def machine_options(sub):
+        sub.add_argument("--kernel", choices=["stock", "debug"], default="stock",
+                         help="Debian's kernel, or the small one full of checks")
+        sub.add_argument("--hca", choices=["keyhole", "rxe", "none"], default="keyhole",
+                         help="the adapters: Keyhole's, or Soft-RoCE to compare with")
+        sub.add_argument("--memory", type=int, default=1536, metavar="MIB")
+        sub.add_argument("--cpus", type=int, default=2, choices=range(2, 65), metavar="N", help="2 or more")
+
+    sub = command("run", run)
+    machine_options(sub)
+    sub.add_argument("--timeout", type=int, default=3600, metavar="SECONDS")
+    sub.add_argument("command", nargs="*", metavar="-- CMD")
+    machine_options(command("shell", shell))
     sub = command("exec", exec_)
     sub.add_argument("--share", action="append", default=[], type=pathlib.Path, metavar="DIR",
                      help="show DIR in the root, at its own path")
     sub.add_argument("command", nargs="*", metavar="-- CMD")
+    command("clean", clean).add_argument("--all", action="store_true")
     return top
 
 

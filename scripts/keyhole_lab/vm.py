@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""One VM with its adapters: keyholed and QEMU, started in this order and ended together.
+
+Both run in one room (room.py), so nothing of them survives the lab. The guest's root file system is the
+room itself, read-only, over 9p; the checkout and the run's private directory are shared with it
+read-write. What the guest's command prints comes out as it is printed, and its status is the VM's.
+
+The guest can ask the lab for what a guest cannot do: see requests.py.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import selectors
+import shlex
+import subprocess
+import sys
+import termios
+import time
+
+from . import checkout, requests, say
+from .room import PRIVATE
+
+GUEST = pathlib.Path(__file__).parent / "guest"
+NEVER_STARTED = 125
+
+
+@dataclasses.dataclass
+class Machine:
+    """What to boot. `hca` is "keyhole", or "rxe" for Soft-RoCE in Keyhole's place, or "none"."""
+    kernel: object
+    hca: str = "keyhole"
+    hcas: int = 2
+    memory: int = 1536     # MiB
+    cpus: int = 2          # never fewer: see the note on fences in Documentation/hardware.md
+    kopts: tuple = ()
+
+
+@dataclasses.dataclass
+class Result:
+    status: int
+    console: pathlib.Path
+    keyholed: pathlib.Path
+    dmesg: str             # the guest's own copy, "" if the guest did not get so far
+    timed_out: bool = False
+
+
+def kvm_works(place):
+    """Whether KVM truly works. A /dev/kvm alone says nothing: without vmx or svm it makes a VM, and then
+    stops at an instruction that it cannot emulate. With them it may still be forbidden to us: so try."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    if not os.path.exists("/dev/kvm") or not {"vmx", "svm"} & set(flags):
+        return False
+    probe = ("echo quit | timeout 20 qemu-system-x86_64 -accel kvm -nodefaults -display none "
+             "-machine microvm -m 16 -monitor stdio")
+    return subprocess.run(place.argv(["sh", "-c", probe]), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def mac(number):
+    return f"52:54:00:4b:48:{number + 1:02x}"
+
+
+def socket(number):
+    return f"{PRIVATE}/kh{number}.sock"
+
+
+class Session:
+    """A VM from its start to its end, for one command or one interactive shell."""
+
+    def __init__(self, place, machine, name):
+        self.place, self.machine, self.name = place, machine, name
+        self.control = f"{PRIVATE}/control.sock"
+        self.console_log = checkout.log(f"{name}-console")
+        self.keyholed_log = checkout.log(f"{name}-keyholed")
+        self.console_log.parent.mkdir(parents=True, exist_ok=True)
+        self.keyholed = None
+        self.qemu = None
+
+    def start_keyholed(self):
+        """Starts keyholed and waits until all its sockets listen."""
+        command = ["keyholed"]
+        for number in range(self.machine.hcas):
+            command += ["--hca", f"name=kh{number},socket={socket(number)},mac={mac(number)}"]
+        command += ["--control", self.control, "--log-level", os.environ.get("KEYHOLE_LOG_LEVEL", "info")]
+        with open(self.keyholed_log, "ab") as log:
+            self.keyholed = self.place.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                             stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 30
+        os.set_blocking(self.keyholed.stdout.fileno(), False)
+        seen = b""
+        while b"ready" not in seen.split(b"\n")[:-1]:
+            chunk = self.keyholed.stdout.read()
+            seen += chunk or b""
+            if self.keyholed.poll() is not None or time.monotonic() > deadline:
+                raise say.failed_with_log("starting keyholed", self.keyholed_log)
+            time.sleep(0.02)
+
+    def virtme(self, kvm, guest_command):
+        """virtme-run's command line. `guest_command` None means an interactive shell."""
+        machine = self.machine
+        megabytes = f"{machine.memory}M"
+        # modules: those of the root for its own kernel; the debug kernel has all built in.
+        command = ["virtme-run", "--kimg", machine.kernel.image,
+                   "--mods", "auto" if machine.kernel.name == "stock" else "none",
+                   "--memory", megabytes, "--cpus", str(machine.cpus),
+                   "--overlay-rwdir=/etc", "--overlay-rwdir=/var", "--overlay-rwdir=/root",
+                   f"--rwdir={checkout.TOP}", f"--rwdir={PRIVATE}",
+                   "--kopt", "net.ifnames=0", "--kopt", "loglevel=4", "--kopt", "console=ttyS1"]
+        for option in machine.kopts:
+            command += ["--kopt", option]
+        # virtiofsd writes guest pages from another process, which TCG's translated code does not notice.
+        command += [] if kvm else ["--disable-kvm", "--force-9p"]
+        if guest_command is not None:
+            command += ["--script-sh", shlex.join(guest_command)]
+        command += ["--qemu-opts", "-chardev", f"file,id=klog,path={PRIVATE}/console",
+                    "-serial", "chardev:klog", "-qmp", f"unix:{PRIVATE}/qmp.sock,server=on,wait=off"]
+        if kvm:
+            command += ["-machine", "q35"]
+        else:
+            command += ["-object", f"memory-backend-memfd,id=mem,size={megabytes},share=on",
+                        "-machine", "memory-backend=mem"]
+        if machine.hca == "keyhole":
+            for number in range(machine.hcas):
+                command += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1}",
+                            "-device", json.dumps(device(number))]
+        return command
+
+    def write_settings(self):
+        values = {"KEYHOLE_KERNEL": self.machine.kernel.name, "KEYHOLE_HCA": self.machine.hca,
+                  "KEYHOLE_HCAS": self.machine.hcas if self.machine.hca != "none" else 0,
+                  "KEYHOLE_TOP": checkout.TOP, "KEYHOLE_BUILD": checkout.build_dir()}
+        (self.place.directory / "settings").write_text(
+            "".join(f"export {key}={shlex.quote(str(value))}\n" for key, value in values.items()))
+
+    def start(self, command, cwd, **popen):
+        self.write_settings()
+        self.keyholed_log.write_bytes(b"")
+        if self.machine.hca == "keyhole":
+            self.start_keyholed()
+        guest = None if command is None else ["sh", str(GUEST / "enter.sh"), str(cwd), *command]
+        self.qemu = self.place.start(self.virtme(kvm_works(self.place), guest), **popen)
+
+    def run(self, command, cwd, output=None, timeout=None, stdin=subprocess.DEVNULL):
+        """Runs a command in the guest. Its output goes to the terminal, or to the binary file `output`."""
+        self.start(command, cwd, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                   start_new_session=True)
+        deadline = time.monotonic() + timeout if timeout else None
+        asked = requests.Requests(self)
+        timed_out = False
+        with selectors.DefaultSelector() as selector:
+            for source, sink in ((self.qemu.stdout, output or sys.stdout.buffer),
+                                 (self.qemu.stderr, output or sys.stderr.buffer)):
+                selector.register(source, selectors.EVENT_READ, sink)
+            while selector.get_map():
+                for key, _ in selector.select(0.2):
+                    chunk = os.read(key.fd, 65536)
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                        continue
+                    key.data.write(chunk)
+                    key.data.flush()
+                asked.serve()
+                if deadline and time.monotonic() > deadline:
+                    timed_out = True
+                    break
+        if timed_out:
+            self.qemu.kill()
+        return self.finish(self.qemu.wait(), timed_out)
+
+    def shell(self, cwd):
+        """An interactive shell in the guest, on this terminal."""
+        profile = self.place.layer / "etc/profile.d"
+        profile.mkdir(parents=True, exist_ok=True)
+        (profile / "keyhole.sh").write_text(
+            f". {PRIVATE}/settings; [ -e /run/keyhole-is-up ] || sh {GUEST}/bring_up.sh; "
+            f"touch /run/keyhole-is-up; cd {shlex.quote(str(cwd))}\n")
+        saved = termios.tcgetattr(sys.stdin)
+        try:
+            self.start(None, cwd)
+            self.finish(self.qemu.wait())
+        finally:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, saved)
+
+    def finish(self, status, timed_out=False):
+        if self.keyholed is not None and self.keyholed.poll() is None:
+            self.keyholed.kill()
+            self.keyholed.wait()
+        keep(self.place.directory / "console", self.console_log)
+        dmesg = self.place.directory / "dmesg"
+        text = dmesg.read_text(errors="replace") if dmesg.exists() else ""
+        return Result(status, self.console_log, self.keyholed_log, text, timed_out)
+
+
+def device(number):
+    """The adapter, as QEMU's -device and device_add take it."""
+    return {"driver": "vfio-user-pci", "id": f"kh{number}", "bus": f"port{number}",
+            "socket": {"type": "unix", "path": socket(number)}}
+
+
+def keep(source, target):
+    try:
+        target.write_bytes(source.read_bytes())
+    except OSError:
+        target.write_bytes(b"")
