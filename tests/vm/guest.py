@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What programs in the guest share: the adapters as the kernel shows them, and the world outside.
+
+Adapters are found in sysfs, in the order of their names; nothing is assumed of what udev calls them.
+"""
+
+import dataclasses
+import ipaddress
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+TOP = pathlib.Path(os.environ.get("KEYHOLE_TOP") or pathlib.Path(__file__).resolve().parents[2])
+BUILD = pathlib.Path(os.environ.get("KEYHOLE_BUILD", "/nonexistent"))
+GUEST_TOOLS = TOP / "scripts/keyhole_lab/guest"
+SHARED = pathlib.Path("/run/keyhole")
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOP / "scripts"))
+from keyhole_lab.say import table  # noqa: E402, F401 (for the programs beside this one)
+
+# The debug kernel under emulation takes several times as long for everything.
+PATIENCE = 4 if os.environ.get("KEYHOLE_KERNEL") == "debug" else 1
+
+
+@dataclasses.dataclass
+class Adapter:
+    device: str            # keyhole0
+    netdev: str            # eth0
+    address: str           # 192.168.75.1
+    gid_index: int         # of the RoCE v2 GID made from that address
+    prefix: tuple = ()     # what to put before a command to run it on this adapter's host
+
+    def command(self, *words):
+        return [*self.prefix, *map(str, words)]
+
+
+def adapters(prefix=(), wanted=None):
+    """The adapters that a host sees; waits until each has the GID of an address, as GIDs come later."""
+    deadline = time.monotonic() + 20 * PATIENCE
+    while True:
+        found = list(look(prefix))
+        if len(found) >= (wanted or 1) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.3)
+
+
+# One shell for everything: a process start is what costs time in an emulated guest.
+LOOK = r"""
+for port in /sys/class/infiniband/*/ports/1; do
+    for type in $port/gid_attrs/types/*; do
+        i=${type##*/}
+        read -r kind < $type 2> /dev/null || continue
+        read -r gid < $port/gids/$i
+        read -r netdev < $port/gid_attrs/ndevs/$i
+        echo "$port;$i;$kind;$gid;$netdev"
+    done
+done
+"""
+
+
+def look(prefix):
+    output = subprocess.run([*prefix, "sh", "-c", LOOK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                            text=True).stdout
+    seen = set()
+    for line in output.splitlines():
+        port, index, kind, gid, netdev = line.split(";")
+        device = port.split("/")[4]
+        address = ipaddress.IPv6Address(gid).ipv4_mapped
+        if kind == "RoCE v2" and address and device not in seen:
+            seen.add(device)
+            yield Adapter(device, netdev, str(address), int(index), tuple(prefix))
+
+
+def two_hosts():
+    """Two adapters that talk as two hosts: apart in network namespaces where the driver can do that."""
+    both = adapters(wanted=2)
+    if len(both) < 2:
+        raise SystemExit(f"two adapters with an IPv4 GID are needed, there are {len(both)}")
+    if os.environ.get("KEYHOLE_HCA") == "rxe":  # Soft-RoCE cannot move to a namespace
+        return both
+    subprocess.run(["sh", str(GUEST_TOOLS / "two_hosts.sh")], check=True, stdout=subprocess.DEVNULL)
+    one = adapters(wanted=1)
+    other = adapters(prefix=("ip", "netns", "exec", "peer"), wanted=1)
+    if not one or not other:
+        raise SystemExit("the adapters have no IPv4 GIDs after the move to two namespaces")
+    return [one[0], other[0]]
+
+
+@dataclasses.dataclass
+class Outcome:
+    passed: bool
+    text: str              # what the programs printed
+    seconds: float
+
+
+def run(command, timeout=60):
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=timeout * PATIENCE)
+        return Outcome(done.returncode == 0, done.stdout, time.monotonic() - start)
+    except subprocess.TimeoutExpired as expired:
+        text = (expired.stdout or b"").decode(errors="replace")
+        return Outcome(False, f"{text}\n(no end after {timeout * PATIENCE} s)", time.monotonic() - start)
+
+
+def listens(adapter, port):
+    """Whether something listens on a TCP port of the adapter's host."""
+    tables = subprocess.run(adapter.command("cat", "/proc/net/tcp", "/proc/net/tcp6"), stdout=subprocess.PIPE,
+                            text=True).stdout
+    return any(fields[1].endswith(f":{port:04X}") and fields[3] == "0A"
+               for fields in map(str.split, tables.splitlines()) if len(fields) > 3)
+
+
+def pair(server, client, server_command, client_command, port=None, timeout=60):
+    """Runs a server on one adapter's host and its client on the other's; both must succeed.
+
+    `port` is the TCP port that tells that the server is ready; without one it gets some seconds.
+    """
+    start = time.monotonic()
+    server_process = subprocess.Popen(server.command(*server_command), stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                      errors="replace")
+    try:
+        deadline = start + 20 * PATIENCE
+        if port is None:
+            time.sleep(3 * PATIENCE)
+        while port and not listens(server, port) and server_process.poll() is None \
+                and time.monotonic() < deadline:
+            time.sleep(0.2)
+        outcome = run(client.command(*client_command), timeout)
+        try:
+            said, _ = server_process.communicate(timeout=20 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            server_process.kill()
+            said, _ = server_process.communicate()
+            outcome = dataclasses.replace(outcome, passed=False)
+    finally:
+        if server_process.poll() is None:
+            server_process.kill()
+    text = f"client:\n{outcome.text}\nserver (status {server_process.returncode}):\n{said}"
+    return Outcome(outcome.passed and server_process.returncode == 0, text, time.monotonic() - start)
+
+
+_numbers = itertools.count()
+
+
+def ask(do, timeout=30, **details):
+    """Asks the lab for what a guest cannot do (scripts/keyhole_lab/requests.py lists it)."""
+    name = f"{os.getpid()}-{next(_numbers)}"
+    temporary = SHARED / f"new-{name}"
+    temporary.write_text(json.dumps({"do": do, **details}))
+    temporary.rename(SHARED / f"request-{name}")
+    reply = SHARED / f"reply-{name}"
+    deadline = time.monotonic() + timeout
+    while not reply.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the lab did not answer {do}")
+        time.sleep(0.05)
+    answer = json.loads(reply.read_text())
+    reply.unlink()
+    if not answer["ok"]:
+        raise RuntimeError(f"{do}: {answer['error']}")
+    return answer["result"]
+
+
+def record(suite, counts, rows=()):
+    """Leaves a suite's counts (passed, failed, skipped) where the lab collects them."""
+    (SHARED / f"results-{suite}.json").write_text(json.dumps({"suite": suite, **counts, "rows": list(rows)}))
