@@ -32,6 +32,7 @@ struct kh_admin_ops {
 
 struct kh_admin_slot {
 	bool busy;		/* from post until its waiter has read the answer */
+	bool answered;
 	u16 tag;
 	int err;
 	struct kh_admin_cqe cqe;

@@ -78,6 +78,10 @@ struct kh_port {
 	bool rdma;
 	u8 mac[ETH_ALEN];
 	u16 mtu;
+	bool sent;
+	u8 sent_flags;
+	u8 sent_mac[ETH_ALEN];
+	u16 sent_mtu;
 	struct work_struct work;	/* for changes seen in atomic context */
 };
 
@@ -105,6 +109,8 @@ struct kh_dev {
 
 	int state;			/* enum kh_state; kh_dev_state() reads it */
 	struct completion dead;		/* done once state is KH_DEV_DEAD */
+	struct mutex reg_lock;		/* ib_registered, and events while it is set */
+	bool ib_registered;
 	struct work_struct fatal_work;
 	const char *fatal_reason;
 	struct delayed_work heartbeat_work;
@@ -130,7 +136,7 @@ struct kh_dev {
 	struct kh_port port;
 	struct notifier_block netdev_nb;
 	enum ib_port_state port_state;	/* as last reported to the core */
-	bool ib_registered;
+	char control_name[40];		/* of vector 0 */
 };
 
 static inline struct kh_dev *to_kh_dev(struct ib_device *ibdev)
@@ -156,7 +162,9 @@ void kh_dev_fatal(struct kh_dev *dev, const char *reason);
 /* netdev.c */
 int kh_netdev_create(struct kh_dev *dev);
 void kh_netdev_destroy(struct kh_dev *dev);
-int kh_port_set_rdma(struct kh_dev *dev, bool on);
+/* The RDMA function is up, or about to go: UDP port 4791 changes hands. */
+int kh_port_start(struct kh_dev *dev);
+void kh_port_stop(struct kh_dev *dev);
 void kh_netdev_fatal(struct kh_dev *dev);
 void kh_port_link(struct kh_dev *dev, bool up);
 /* What query_port reports. */

@@ -37,7 +37,15 @@ struct kh_page_list {
 int kh_pages_from_umem(struct kh_dev *dev, struct ib_umem *umem,
 		       struct kh_page_list *list);
 
-/* A list of up to max_pages addresses, to be filled by kh_pages_fill(). */
+/*
+ * For a queue, whose start address is page aligned: pages of 4 KiB and nothing
+ * but umem, so that the device holds the offsets that a process gave against
+ * the memory that it gave.  offset is 0.
+ */
+int kh_pages_from_umem_exact(struct kh_dev *dev, struct ib_umem *umem,
+			     struct kh_page_list *list);
+
+/* A list of up to max_pages addresses, to be filled by kh_pages_set(). */
 int kh_pages_alloc(struct kh_dev *dev, u32 max_pages, struct kh_page_list *list);
 /* Entry i; any context. */
 void kh_pages_set(struct kh_page_list *list, u32 i, u64 addr);
