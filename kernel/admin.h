@@ -8,6 +8,7 @@
 #ifndef KH_ADMIN_H
 #define KH_ADMIN_H
 
+#include <linux/bits.h>
 #include <linux/completion.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -15,7 +16,7 @@
 
 #include "../uapi/keyhole_hw.h"
 
-#define KH_ADMIN_ENTRIES	(1u << KH_ADMIN_MAX_LOG)
+#define KH_ADMIN_ENTRIES	BIT(KH_ADMIN_MAX_LOG)
 #define KH_ADMIN_OUT_SIZE	512	/* room for the output of one command */
 
 struct device;

@@ -6,10 +6,9 @@
 #ifndef KH_COMPAT_H
 #define KH_COMPAT_H
 
-#include <linux/version.h>
-
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0)
-#error "keyhole needs Linux 6.1 or newer"
+/* Block iterators were in ib_umem.h before they got a header of their own. */
+#if __has_include(<rdma/iter.h>)
+#include <rdma/iter.h>
 #endif
 
 #endif /* KH_COMPAT_H */

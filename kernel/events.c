@@ -150,6 +150,7 @@ static bool kh_eq_arm(struct kh_eq *eq)
 	eq->arm_sn++;
 	WRITE_ONCE(eq->db->arm,
 		   cpu_to_le32(eq->arm_sn << KH_ARM_SN_SHIFT | KH_ARM_NEXT));
+	/* The device writes an entry and then reads arm; we, the reverse. */
 	mb();
 	entry = &eq->ring[eq->ci & ((1u << eq->log_size) - 1)];
 	more = (READ_ONCE(entry->phase) & 1) != ((eq->ci >> eq->log_size) & 1);

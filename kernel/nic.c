@@ -17,7 +17,7 @@
 #include "pages.h"
 
 #define KH_NIC_LOG_SIZE		8
-#define KH_NIC_SIZE		(1u << KH_NIC_LOG_SIZE)
+#define KH_NIC_SIZE		BIT(KH_NIC_LOG_SIZE)
 #define KH_NIC_MASK		(KH_NIC_SIZE - 1)
 
 /* All in one piece, the doorbell record first. */
@@ -44,6 +44,7 @@ static bool kh_nic_arm(struct kh_nic *nic)
 	nic->arm_sn++;
 	WRITE_ONCE(nic->db->arm,
 		   cpu_to_le32(nic->arm_sn << KH_ARM_SN_SHIFT | KH_ARM_NEXT));
+	/* The device writes an entry and then reads arm; we, the reverse. */
 	mb();
 	return kh_nic_rx_ready(nic) || kh_nic_tx_ready(nic);
 }
@@ -124,6 +125,7 @@ static void kh_nic_clean_tx(struct kh_nic *nic, int budget)
 	if (ci == nic->tx_ci)
 		return;
 	WRITE_ONCE(nic->tx_ci, ci);
+	/* Against kh_nic_xmit(), which stops and then looks for room. */
 	smp_mb();
 	if (netif_queue_stopped(nic->ndev))
 		netif_wake_queue(nic->ndev);

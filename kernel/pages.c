@@ -10,7 +10,6 @@
 #include <linux/slab.h>
 
 #include <rdma/ib_umem.h>
-#include <rdma/iter.h>
 
 #include "pages.h"
 
