@@ -174,7 +174,8 @@ static struct kh_admin_slot *kh_admin_post(struct kh_admin *aq,
 	}
 	i = aq->pi & KH_ADMIN_MASK;
 	slot = &aq->slots[i];
-	if (slot->busy) {
+	/* One entry stays empty: so the device wants it. */
+	if (slot->busy || aq->slots[(i + 1) & KH_ADMIN_MASK].busy) {
 		slot = NULL;
 		goto unlock;
 	}

@@ -160,7 +160,7 @@ static void kh_heartbeat_work(struct work_struct *work)
 	if (beat != dev->heartbeat) {
 		dev->heartbeat = beat;
 		dev->missed_beats = 0;
-	} else if (++dev->missed_beats > KH_MAX_MISSED_BEATS) {
+	} else if (++dev->missed_beats >= KH_MAX_MISSED_BEATS) {
 		kh_dev_fatal(dev, "no heartbeat");
 		return;
 	}
