@@ -410,8 +410,10 @@ static int kh_eq_create(struct kh_dev *dev, struct kh_eq *eq, u8 type,
 
 static void kh_eq_destroy(struct kh_dev *dev, struct kh_eq *eq)
 {
-	if (eq->has_irq)
+	if (eq->has_irq) {
+		irq_update_affinity_hint(eq->irq, NULL);
 		free_irq(eq->irq, eq);
+	}
 	eq->has_irq = false;
 	if (!eq->live)
 		return;
@@ -426,6 +428,7 @@ static void kh_eq_destroy(struct kh_dev *dev, struct kh_eq *eq)
 
 static int kh_ceq_create(struct kh_dev *dev, struct kh_eq *eq, u16 vector)
 {
+	unsigned int cpu;
 	int err;
 
 	err = kh_eq_create(dev, eq, KH_EQ_COMPLETION, vector, KH_CEQ_LOG_SIZE);
@@ -439,6 +442,10 @@ static int kh_ceq_create(struct kh_dev *dev, struct kh_eq *eq, u16 vector)
 	if (err)
 		return err;
 	eq->has_irq = true;
+	/* A hint, not a managed interrupt: those end when their CPU goes offline. */
+	cpu = cpumask_local_spread(vector - KH_VECTOR_COMPLETION,
+				   dev_to_node(&dev->pdev->dev));
+	irq_set_affinity_and_hint(eq->irq, cpumask_of(cpu));
 	kh_eq_arm(eq);
 	return 0;
 }

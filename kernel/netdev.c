@@ -318,6 +318,14 @@ void kh_netdev_fatal(struct kh_dev *dev)
 	netif_device_detach(dev->netdev);
 }
 
+/* Against events and the end of the device, which come at any time. */
+static void kh_set_netdev(struct kh_dev *dev, struct net_device *ndev)
+{
+	mutex_lock(&dev->reg_lock);
+	dev->netdev = ndev;
+	mutex_unlock(&dev->reg_lock);
+}
+
 static void kh_permanent_mac(struct kh_dev *dev, u8 *mac)
 {
 	u32 lo = readl(dev->regs + KH_REG_MAC_LO);
@@ -363,7 +371,7 @@ int kh_netdev_create(struct kh_dev *dev)
 		err = -ENOMEM;
 		goto free;
 	}
-	dev->netdev = ndev;
+	kh_set_netdev(dev, ndev);
 	err = register_netdev(ndev);
 	if (err)
 		goto free_stats;
@@ -371,7 +379,7 @@ int kh_netdev_create(struct kh_dev *dev)
 	return 0;
 
 free_stats:
-	dev->netdev = NULL;
+	kh_set_netdev(dev, NULL);
 	free_percpu(ndev->tstats);
 free:
 	free_netdev(ndev);
@@ -385,9 +393,7 @@ void kh_netdev_destroy(struct kh_dev *dev)
 	/* It stops first: its close still speaks to the device. */
 	unregister_netdev(ndev);
 	cancel_work_sync(&dev->port.work);
-	mutex_lock(&dev->reg_lock);
-	dev->netdev = NULL;
-	mutex_unlock(&dev->reg_lock);
+	kh_set_netdev(dev, NULL);
 	free_percpu(ndev->tstats);
 	free_netdev(ndev);
 }

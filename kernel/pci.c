@@ -255,15 +255,13 @@ static void kh_unmap(struct kh_dev *dev)
 
 static int kh_alloc_vectors(struct kh_dev *dev)
 {
-	struct irq_affinity affinity = { .pre_vectors = KH_VECTOR_COMPLETION };
 	unsigned int want;
 	int n;
 
 	want = readl(dev->regs + KH_REG_NUM_VECTORS);
 	want = min(want, KH_VECTOR_COMPLETION + num_online_cpus());
-	n = pci_alloc_irq_vectors_affinity(dev->pdev, KH_VECTOR_COMPLETION + 1, want,
-					   PCI_IRQ_MSIX | PCI_IRQ_AFFINITY,
-					   &affinity);
+	n = pci_alloc_irq_vectors(dev->pdev, KH_VECTOR_COMPLETION + 1, want,
+				  PCI_IRQ_MSIX);
 	if (n < 0) {
 		dev_err(&dev->pdev->dev, "no MSI-X vectors (%d)\n", n);
 		return n;
