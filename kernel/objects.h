@@ -2,6 +2,10 @@
 /*
  * The verbs objects.  The core allocates them (but for MRs) and we keep in each
  * the device's number of it and what must be released with it.
+ *
+ * The queues of a process are the process's memory: of them we keep the pinned
+ * pages and nothing else.  The queues of a kernel consumer are a struct kh_buf,
+ * and kverbs_*.c is their provider; "kernel" below marks what only those have.
  */
 #ifndef KH_OBJECTS_H
 #define KH_OBJECTS_H
@@ -12,6 +16,13 @@
 #include "events.h"
 #include "keyhole.h"
 #include "pages.h"
+
+struct kh_mmap_entry {
+	struct rdma_user_mmap_entry rdma_entry;
+	phys_addr_t addr;
+	bool writable;
+	bool cached;
+};
 
 struct kh_ucontext {
 	struct ib_ucontext ibucontext;
@@ -30,8 +41,8 @@ struct kh_pd {
 struct kh_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;		/* user regions */
-	u32 key;			/* current, all 32 bits */
-	int access;			/* enum ib_access_flags, for rereg */
+	int access;			/* enum ib_access_flags without the optional */
+	u64 iova;			/* as registered, also if zero based */
 	/* kernel regions filled by REG_MR */
 	struct kh_page_list list;
 	u32 npages;
@@ -47,12 +58,15 @@ struct kh_cq {
 	struct kh_res res;
 	u32 cqn;
 	u32 comp_vector;
-	struct ib_umem *umem;		/* user CQ */
-	/* kernel CQ */
+	struct ib_umem *umem;
+	struct mutex resize_mutex;	/* umem, order of RESIZE_CQ */
+	/* kernel */
 	struct kh_buf buf;
 	struct kh_cqe *ring;
 	struct kh_cq_db *db;
-	spinlock_t lock;		/* ci, arm_sn, reading the ring */
+	spinlock_t lock;		/* all below, and reading the ring */
+	struct list_head send_qps;	/* kh_qp.send_link */
+	struct list_head recv_qps;	/* kh_qp.recv_link */
 	u32 ci;
 	u32 arm_sn;
 	u8 log_size;
@@ -62,8 +76,10 @@ struct kh_srq {
 	struct ib_srq ibsrq;
 	struct kh_res res;
 	u32 srqn;
+	u32 max_wr;
+	u32 max_sge;
 	struct ib_umem *umem;
-	/* kernel SRQ */
+	/* kernel */
 	struct kh_buf buf;
 	struct kh_srq_db *db;
 	spinlock_t lock;		/* pi and the ring */
@@ -77,20 +93,26 @@ struct kh_qp {
 	struct kh_res res;
 	u32 qpn;
 	u16 slot;
+	struct kh_slots *slots;		/* where slot came from */
 	struct ib_umem *umem;
-	enum ib_qp_state state;
-	struct mutex mutex;		/* state, order of MODIFY_QP */
-	/* kernel QP */
+	struct ib_qp_cap cap;
+	enum ib_sig_type sig_type;
+	struct mutex mutex;		/* state, static_rate, order of MODIFY_QP */
+	enum ib_qp_state state;		/* as last asked for; the device may be in error */
+	u8 static_rate;
+	/* kernel */
 	struct kh_buf buf;
 	struct kh_qp_db *db;
-	void *sq;
-	void *rq;
-	spinlock_t sq_lock;
-	spinlock_t rq_lock;
+	u8 *sq;
+	u8 *rq;
+	spinlock_t sq_lock;		/* sq_pi and the ring */
+	spinlock_t rq_lock;		/* rq_pi and the ring */
+	struct list_head send_link;	/* of the send CQ */
+	struct list_head recv_link;	/* of the receive CQ */
 	u32 sq_pi;
-	u32 sq_ci;
+	u32 sq_ci;			/* under the send CQ's lock */
 	u32 rq_pi;
-	u32 rq_ci;
+	u32 rq_ci;			/* under the receive CQ's lock */
 	u8 log_sq_blocks;
 	u8 log_rq_size;
 	u8 log_rq_stride;
@@ -99,6 +121,7 @@ struct kh_qp {
 struct kh_ah {
 	struct ib_ah ibah;
 	struct kh_av av;
+	u8 static_rate;
 };
 
 #define KH_TO(type, member)						\
@@ -106,6 +129,7 @@ static inline struct kh_##type *to_kh_##type(struct ib_##type *p)	\
 {									\
 	return container_of(p, struct kh_##type, member);		\
 }
+
 KH_TO(ucontext, ibucontext)
 KH_TO(pd, ibpd)
 KH_TO(mr, ibmr)
