@@ -19,8 +19,8 @@ constexpr size_t kHugePage = size_t{2} << 20;
 // Maps `length` bytes at a multiple of `align`, by mapping more and giving the ends back.
 void* map_aligned(size_t length, size_t align) {
   const size_t slack = align - page_size();
-  void* mapped = mmap(nullptr, length + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
+  void* mapped =
+      mmap(nullptr, length + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   const auto start = reinterpret_cast<uintptr_t>(mapped);
   const uintptr_t aligned = (start + align - 1) & ~(align - 1);
@@ -51,7 +51,8 @@ std::expected<QueueBuffer, int> QueueBuffer::allocate(size_t length, Pd* domain,
       buffer.data_ = memory;
       buffer.owner_ = domain;
       if (reinterpret_cast<uintptr_t>(memory) % page_size()) return std::unexpected(EINVAL);
-      // The allocator ought to have done it; a stale phase bit would be a completion that never was.
+      // The allocator ought to have done it; a stale phase bit would be a completion that never
+      // was.
       std::memset(memory, 0, length);
       return buffer;
     }

@@ -53,8 +53,8 @@ std::unique_ptr<CqObject> make(ibv_context* ibcontext, const ibv_cq_init_attr_ex
   req.log_size = *log_size;
   req.flags = flags;
   uint32_t cqn = 0;
-  if (int err = kh_cmd_create_cq(ibcontext, &attr, reinterpret_cast<verbs_cq*>(cq.get()), &req,
-                                 &cqn))
+  if (int err =
+          kh_cmd_create_cq(ibcontext, &attr, reinterpret_cast<verbs_cq*>(cq.get()), &req, &cqn))
     return fail(err);
   cq->ibv.cqe = 1 << *log_size;
   return cq;
@@ -90,8 +90,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   uint8_t device_flags = 0;
   if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) device_flags |= KH_CQ_TIMESTAMP;
   if (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) device_flags |= KH_CQ_IGNORE_OVERRUN;
-  const bool single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED ||
-                               (domain && domain->single_threaded());
+  const bool single_threaded =
+      flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED || (domain && domain->single_threaded());
 
   auto cq = make(context, *attr, domain, device_flags, single_threaded);
   if (!cq) return nullptr;

@@ -158,8 +158,8 @@ verbs_context* kh_alloc_context(ibv_device* device, int cmd_fd, void*) {
   static_assert(offsetof(Context, core) == 0);
 
   // As the macro verbs_init_and_alloc_context() does, which is C. The memory is zeroed.
-  auto* context = static_cast<Context*>(_verbs_init_and_alloc_context(
-      device, cmd_fd, sizeof(Context), nullptr, RDMA_DRIVER_UNKNOWN));
+  auto* context = static_cast<Context*>(
+      _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, RDMA_DRIVER_UNKNOWN));
   if (!context) return nullptr;
   if (int err = keyhole::open(context, cmd_fd)) {
     keyhole::close(context);

@@ -57,7 +57,7 @@ struct Layout {
   uint32_t length = 0;
 };
 
-inline constexpr uint32_t kMinLogStride = 5;   // 16 bytes of head, one entry
+inline constexpr uint32_t kMinLogStride = 5;  // 16 bytes of head, one entry
 inline constexpr uint32_t kMaxLogStride = 10;
 inline constexpr uint32_t kMaxLogCq = 22;
 inline constexpr uint64_t kDoorbellAlign = 128;  // a line of each side, and no line of a ring

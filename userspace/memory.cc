@@ -22,8 +22,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t hca_va, int acces
 
 // The device gives a new key (same index, next variant), which the command stores in the object.
 int rereg_mr(verbs_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
-  if (int err =
-          kh_cmd_rereg_mr(mr, static_cast<uint32_t>(flags), pd, addr, length, access))
+  if (int err = kh_cmd_rereg_mr(mr, static_cast<uint32_t>(flags), pd, addr, length, access))
     return err;
   if (flags & IBV_REREG_MR_CHANGE_ACCESS) mr->access = access;
   return 0;

@@ -96,8 +96,8 @@ ibv_qp* create(ibv_context* ibcontext, ibv_qp_init_attr_ex& attr) {
                                   head_size(attr.qp_type), context.limits);
   if (!send) return fail(send.error());
   // With an SRQ the attributes of the QP's own receive queue are ignored: ibv_create_qp(3).
-  const auto recv = attr.srq ? RecvGeometry{}
-                             : recv_geometry(cap.max_recv_wr, cap.max_recv_sge, context.limits);
+  const auto recv =
+      attr.srq ? RecvGeometry{} : recv_geometry(cap.max_recv_wr, cap.max_recv_sge, context.limits);
   if (!recv) return fail(recv.error());
   const auto layout = qp_layout(*send, *recv, page_size());
   if (!layout) return fail(layout.error());
@@ -118,8 +118,8 @@ ibv_qp* create(ibv_context* ibcontext, ibv_qp_init_attr_ex& attr) {
   qp->send_cq = &verbs::cq_of(attr.send_cq);
   qp->recv_cq = &verbs::cq_of(attr.recv_cq);
   qp->srq = attr.srq ? &verbs::srq_of(attr.srq) : nullptr;
-  verbs::init_qp(*qp, attr.qp_type, attr.sq_sig_all, send->max_sge, recv->max_sge,
-                 send->max_inline, domain.single_threaded());
+  verbs::init_qp(*qp, attr.qp_type, attr.sq_sig_all, send->max_sge, recv->max_sge, send->max_inline,
+                 domain.single_threaded());
   const bool extended = attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if (extended) {
     if (int err = verbs::set_wr_ops(*qp, attr.qp_type, attr.send_ops_flags)) return fail(err);
@@ -130,8 +130,8 @@ ibv_qp* create(ibv_context* ibcontext, ibv_qp_init_attr_ex& attr) {
   real.cap = qp->cap;
   const keyhole_create_qp_req req = make_request(*qp, *send, *recv, *layout);
   uint16_t db_slot = 0;
-  if (int err = kh_cmd_create_qp(ibcontext, reinterpret_cast<verbs_qp*>(qp.get()), &real, &req,
-                                 &db_slot))
+  if (int err =
+          kh_cmd_create_qp(ibcontext, reinterpret_cast<verbs_qp*>(qp.get()), &real, &req, &db_slot))
     return fail(err);
   // A slot beyond the page would be a fault of the kernel's; it must not become a stray store.
   if (db_slot >= KH_DB_SLOTS || !context.qps->insert(qp->ibv.qp_num, qp.get())) {
