@@ -11,8 +11,8 @@
 
 #include <cstdint>
 #include <cstring>
-#include <expected>
 
+#include "hca/admin_result.h"
 #include "hca/eq.h"
 #include "hca/guest_access.h"
 #include "hca/notifier.h"
@@ -63,9 +63,9 @@ class Cq {
     if (!dirty_) notifier_.note(*this);
   }
 
-  // RESIZE_CQ: moves the CQEs that software has not consumed, and the record. The error is the
-  // offset of the refused field: the new ring is too small for them.
-  std::expected<void, uint32_t> resize(Ring ring);
+  // RESIZE_CQ: moves the CQEs that software has not consumed, and the record's contents. INVAL when
+  // the new ring is too small for them; nothing has changed then.
+  AdminResult resize(Ring ring);
 
   // MODIFY_CQ.
   void moderate(uint16_t count, uint16_t period_us);

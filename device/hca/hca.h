@@ -167,6 +167,7 @@ class Hca {
   bool rdma_up() const {
     return ready() && (port_flags_ & (KH_PORT_UP | KH_PORT_RDMA)) == (KH_PORT_UP | KH_PORT_RDMA);
   }
+  uint16_t mtu() const { return mtu_; }
   bool promiscuous() const { return (port_flags_ & KH_PORT_PROMISC) != 0; }
   const Mac& mac() const { return mac_; }
 

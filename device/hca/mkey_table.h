@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <expected>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "hca/host.h"
@@ -76,6 +77,12 @@ class MemoryCursor {
   bool write_ = false;
 };
 
+// The type 2 windows that one QP has bound: the QP's own, given to bind(); it stays where it is. Its
+// `first` is an index, 0 for none.
+struct WindowList {
+  uint32_t first = 0;
+};
+
 struct Mkey {
   uint32_t key = 0;  // present key, all 32 bits
   MkeyKind kind = MkeyKind::none;
@@ -90,14 +97,10 @@ struct Mkey {
   uint32_t max_entries = 0;   // FREE and INDIRECT
   uint32_t bound_to = 0;      // a window's region, its full key
   uint32_t bound_qpn = 0;     // type 2: the QP that bound it
-  // Type 2, while bound: its neighbours in that QP's WindowList. No key: the next free index.
+  // Type 2, while bound: that QP's list and the neighbours in it. No key: the next free index.
+  WindowList* list = nullptr;
   uint32_t next = 0;
   uint32_t previous = 0;
-};
-
-// The type 2 windows that one QP has bound: the QP's own, given to bind(). 0 is no window.
-struct WindowList {
-  uint32_t first = 0;
 };
 
 class MkeyTable {
@@ -106,6 +109,8 @@ class MkeyTable {
   static constexpr uint32_t local_dma_lkey = 0x00000001;
 
   MkeyTable(GuestMemory& memory, MemoryBudget& budget, uint32_t max_keys);
+  MkeyTable(const MkeyTable&) = delete;
+  MkeyTable& operator=(const MkeyTable&) = delete;
 
   // --- The data path -------------------------------------------------------------------------
 
@@ -146,8 +151,8 @@ class MkeyTable {
 
   // LOCAL_INV, and the invalidate of a peer's SEND_INV at the responder: frees a type 2 window that
   // this QP has bound (invalidating a free one is no error), or a key filled by REG_MR. Errors are
-  // KH_SYN_INV_*. The caller gives the list of the QP in `who`.
-  std::expected<void, uint32_t> invalidate(uint32_t key, const KeyUser& who, WindowList& windows);
+  // KH_SYN_INV_*.
+  std::expected<void, uint32_t> invalidate(uint32_t key, const KeyUser& who);
 
   // The QP dies: its type 2 windows become free. Takes time in their number.
   void release(WindowList& windows);
@@ -219,9 +224,10 @@ class MkeyTable {
                                                        const KeyUser& who) const;
   void unbind(Mkey& window);
   void link(WindowList& windows, Mkey& window);
-  void unlink(WindowList& windows, Mkey& window);
+  void unlink(Mkey& window);
   bool grow();
   void put_free(uint32_t index);
+  void fill(Mkey& mkey, Attributes& attributes);
 
   GuestMemory& memory_;
   MemoryBudget& budget_;

@@ -95,7 +95,6 @@ class PageListReader {
   std::expected<void, Error> begin();
   std::expected<uint64_t, Error> entry(uint64_t list, uint32_t index);
   std::expected<uint64_t, Error> leaf_list(uint32_t page);
-  void finish();
 
   GuestMemory& memory_;
   MemoryBudget& budget_;

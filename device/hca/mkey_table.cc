@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-2-Clause
+
+#include "hca/mkey_table.h"
+
+#include <algorithm>
+
+namespace keyhole {
+
+namespace {
+
+std::unexpected<uint32_t> local_error(uint32_t reason) {
+  return std::unexpected(KH_SYN_LOCAL_KEY | reason);
+}
+
+std::unexpected<uint32_t> remote_error(uint32_t reason) {
+  return std::unexpected(KH_SYN_REMOTE_KEY | reason);
+}
+
+}  // namespace
+
+MkeyTable::MkeyTable(GuestMemory& memory, MemoryBudget& budget, uint32_t max_keys)
+    : memory_(memory), budget_(budget), max_keys_(max_keys) {
+  grow();
+  Mkey& reserved = at(0);
+  reserved.key = local_dma_lkey;
+  reserved.kind = MkeyKind::phys;
+  reserved.valid = true;
+  reserved.access = KH_ACCESS_LOCAL_WRITE;
+}
+
+uint32_t MkeyTable::why_not_found(uint32_t key) const {
+  uint32_t index = KH_KEY_INDEX(key);
+  if (index >= size_ || at(index).kind == MkeyKind::none) return KH_SYN_KEY_NONE;
+  return KH_SYN_KEY_STALE;
+}
+
+// What the common case in the header has turned down: kernel keys, and to say what is wrong.
+std::expected<MemoryCursor, uint32_t> MkeyTable::local_slowly(uint32_t key, uint64_t addr,
+                                                              uint64_t length, bool write,
+                                                              const KeyUser& who) {
+  const Mkey* mkey = find(key);
+  if (!mkey || mkey->kind == MkeyKind::none) return local_error(why_not_found(key));
+  if (is_window(mkey->kind)) return local_error(KH_SYN_KEY_KIND);
+  if (!mkey->valid) return local_error(KH_SYN_KEY_FREE);
+  if (mkey->kind == MkeyKind::phys && !who.kernel) return local_error(KH_SYN_KEY_KIND);
+  if (mkey->pdn != who.pdn && key != local_dma_lkey) return local_error(KH_SYN_KEY_PD);
+  if (write && !(mkey->access & KH_ACCESS_LOCAL_WRITE)) return local_error(KH_SYN_KEY_RIGHTS);
+  if (mkey->kind == MkeyKind::phys) {
+    if (addr + (length - 1) < addr) return local_error(KH_SYN_KEY_RANGE);
+    return MemoryCursor(memory_, nullptr, addr, length, write);
+  }
+  if (!holds(*mkey, addr, length)) return local_error(KH_SYN_KEY_RANGE);
+  return MemoryCursor(memory_, &mkey->pages, mkey->offset + (addr - mkey->start), length, write);
+}
+
+std::expected<MemoryCursor, uint32_t> MkeyTable::remote_slowly(uint32_t key, uint64_t addr,
+                                                               uint64_t length, uint32_t right,
+                                                               const KeyUser& who) {
+  bool write = right != KH_ACCESS_REMOTE_READ;
+  const Mkey* mkey = find(key);
+  if (!mkey || mkey->kind == MkeyKind::none) return remote_error(why_not_found(key));
+  if (!mkey->valid) return remote_error(KH_SYN_KEY_FREE);
+  if (key == local_dma_lkey || (mkey->kind == MkeyKind::phys && !who.kernel))
+    return remote_error(KH_SYN_KEY_KIND);
+  if (mkey->pdn != who.pdn) return remote_error(KH_SYN_KEY_PD);
+  if (mkey->kind == MkeyKind::mw2 && mkey->bound_qpn != who.qpn)
+    return remote_error(KH_SYN_KEY_QP);
+  if (!(mkey->access & right)) return remote_error(KH_SYN_KEY_RIGHTS);
+  if (mkey->kind == MkeyKind::phys) {
+    if (addr + (length - 1) < addr) return remote_error(KH_SYN_KEY_RANGE);
+    return MemoryCursor(memory_, nullptr, addr, length, write);
+  }
+  if (!holds(*mkey, addr, length)) return remote_error(KH_SYN_KEY_RANGE);
+  uint64_t position = mkey->offset + (addr - mkey->start);
+  if (!is_window(mkey->kind))
+    return MemoryCursor(memory_, &mkey->pages, position, length, write);
+
+  // Through the region, which cannot go away or change while a window is bound to it; looked up all
+  // the same, so that this holds by itself.
+  const Mkey* region = find(mkey->bound_to);
+  if (!region || !region->valid) return remote_error(KH_SYN_KEY_FREE);
+  if (region->kind == MkeyKind::phys)
+    return MemoryCursor(memory_, nullptr, position, length, write);
+  if (position > region->length || length > region->length - position)
+    return remote_error(KH_SYN_KEY_RANGE);
+  return MemoryCursor(memory_, &region->pages, region->offset + position, length, write);
+}
+
+// --- Allocation -------------------------------------------------------------------------------
+
+// One more chunk of indexes, all of them free.
+bool MkeyTable::grow() {
+  if (size_ > max_keys_) return false;
+  chunks_.push_back(std::make_unique<Mkey[]>(chunk_size));
+  uint32_t first = size_;
+  // Index 0 is the reserved key's and not counted.
+  size_ = std::min(size_ + chunk_size, max_keys_ + 1);
+  for (uint32_t index = std::max(first, 1u); index < size_; ++index) put_free(index);
+  return true;
+}
+
+void MkeyTable::put_free(uint32_t index) {
+  at(index).next = 0;
+  if (newest_free_) at(newest_free_).next = index;
+  else oldest_free_ = index;
+  newest_free_ = index;
+  ++free_count_;
+}
+
+void MkeyTable::fill(Mkey& mkey, Attributes& attributes) {
+  mkey.pdn = attributes.pdn;
+  mkey.access = static_cast<uint8_t>(attributes.access);
+  mkey.start = attributes.start;
+  mkey.length = attributes.length;
+  mkey.offset = attributes.offset;
+  mkey.max_entries = attributes.max_entries;
+  mkey.pages = std::move(attributes.pages);
+}
+
+std::expected<uint32_t, uint8_t> MkeyTable::create(Attributes attributes) {
+  if (free_count_ <= resting) grow();
+  if (free_count_ == 0 || !budget_.take(sizeof(Mkey))) return std::unexpected(KH_ST_NOMEM);
+  uint32_t index = oldest_free_;
+  Mkey& mkey = at(index);
+  oldest_free_ = mkey.next;
+  if (oldest_free_ == 0) newest_free_ = 0;
+  --free_count_;
+  ++count_;
+  mkey.next = 0;
+  mkey.key = index << KH_KEY_VARIANT_BITS | KH_KEY_VARIANT(mkey.key + 1);
+  mkey.kind = attributes.kind;
+  mkey.valid = attributes.kind == MkeyKind::direct || attributes.kind == MkeyKind::phys;
+  fill(mkey, attributes);
+  return mkey.key;
+}
+
+Mkey* MkeyTable::by_handle(uint32_t handle) {
+  uint32_t index = KH_KEY_INDEX(handle);
+  if (index == 0 || index >= size_) return nullptr;
+  Mkey& mkey = at(index);
+  if (mkey.kind == MkeyKind::none) return nullptr;
+  if (mkey.key != handle && !is_window(mkey.kind)) return nullptr;
+  return &mkey;
+}
+
+const Mkey* MkeyTable::query(uint32_t handle) const {
+  return const_cast<MkeyTable*>(this)->by_handle(handle);
+}
+
+std::expected<void, uint8_t> MkeyTable::destroy(uint32_t handle) {
+  Mkey* mkey = by_handle(handle);
+  if (!mkey) return std::unexpected(KH_ST_NOENT);
+  if (mkey->windows > 0) return std::unexpected(KH_ST_BUSY);
+  if (is_window(mkey->kind) && mkey->valid) unbind(*mkey);
+  uint32_t key = mkey->key;
+  *mkey = Mkey{};
+  mkey->key = key;  // the next owner's variant follows
+  budget_.give(sizeof(Mkey));
+  --count_;
+  put_free(KH_KEY_INDEX(key));
+  return {};
+}
+
+std::expected<uint32_t, uint8_t> MkeyTable::modify(uint32_t handle, uint32_t mask,
+                                                   Attributes attributes) {
+  Mkey* mkey = by_handle(handle);
+  if (!mkey) return std::unexpected(KH_ST_NOENT);
+  if (mkey->kind != MkeyKind::direct) return std::unexpected(KH_ST_INVAL);
+  if (mkey->windows > 0) return std::unexpected(KH_ST_BUSY);
+  if (mask & KH_MKEY_MOD_PD) mkey->pdn = attributes.pdn;
+  if (mask & KH_MKEY_MOD_ACCESS) mkey->access = static_cast<uint8_t>(attributes.access);
+  if (mask & KH_MKEY_MOD_TRANSLATION) {
+    mkey->start = attributes.start;
+    mkey->length = attributes.length;
+    mkey->offset = attributes.offset;
+    mkey->pages = std::move(attributes.pages);
+  }
+  mkey->key = (mkey->key & ~0xffu) | KH_KEY_VARIANT(mkey->key + 1);
+  return mkey->key;
+}
+
+}  // namespace keyhole
