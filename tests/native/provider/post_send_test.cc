@@ -212,7 +212,7 @@ TEST(PostSend, inline_data_of_every_length_arrives_whole_and_leaves_the_next_blo
     EXPECT_EQ(part<kh_wqe_ctrl>(wqe, 0).flags, KH_WQE_SIGNALED | KH_WQE_INLINE);
     EXPECT_EQ(part<kh_wqe_ctrl>(wqe, 0).num_sge, 0);
     EXPECT_EQ(part<kh_wqe_rdma>(wqe, 16).inline_len, len);
-    EXPECT_EQ(std::memcmp(wqe.data() + 32, data.data(), len), 0) << len;
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), wqe.begin() + 32)) << len;
     for (std::size_t i = wqe.size(); i < wqe.size() + 64; i++)
       ASSERT_EQ(t.qp.sq_ring[i], std::byte{0xee}) << len << " at " << i;
   }
