@@ -136,12 +136,10 @@ int kh_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		resp.cqn = cq->cqn;
 		ret = kh_udata_put(udata, &resp, sizeof(resp));
 		if (ret)
-			goto err_untrack;
+			kh_destroy_cq(ibcq, udata);
 	}
-	return 0;
+	return ret;
 
-err_untrack:
-	kh_untrack_cq(dev, cq);
 err_destroy:
 	if (!kh_cmd_destroy_cq(dev, cq->cqn)) {
 		ib_umem_release(cq->umem);

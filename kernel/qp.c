@@ -252,6 +252,8 @@ int kh_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (ret)
 		return ret;
 
+	ibqp->qp_num = qp->qpn;
+
 	ret = kh_track_qp(dev, qp);
 	if (ret)
 		goto err_destroy;
@@ -260,13 +262,10 @@ int kh_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		resp.db_slot = qp->slot;
 		ret = kh_udata_put(udata, &resp, sizeof(resp));
 		if (ret)
-			goto err_untrack;
+			kh_destroy_qp(ibqp, udata);
 	}
-	ibqp->qp_num = qp->qpn;
-	return 0;
+	return ret;
 
-err_untrack:
-	kh_untrack_qp(dev, qp);
 err_destroy:
 	if (!kh_cmd_destroy_qp(dev, qp->qpn)) {
 		kh_kqp_detach(qp);

@@ -117,12 +117,10 @@ int kh_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 		resp.srqn = srq->srqn;
 		ret = kh_udata_put(udata, &resp, sizeof(resp));
 		if (ret)
-			goto err_untrack;
+			kh_destroy_srq(ibsrq, udata);
 	}
-	return 0;
+	return ret;
 
-err_untrack:
-	kh_untrack_srq(dev, srq);
 err_destroy:
 	if (!kh_cmd_destroy_srq(dev, srq->srqn)) {
 		ib_umem_release(srq->umem);
