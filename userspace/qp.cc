@@ -125,9 +125,12 @@ ibv_qp* create(ibv_context* ibcontext, ibv_qp_init_attr_ex& attr) {
     if (int err = verbs::set_wr_ops(*qp, attr.qp_type, attr.send_ops_flags)) return fail(err);
   }
 
-  // The kernel is told what the queues really hold: the device checks requests against it.
+  // The kernel is told how many entries a request may really have, since the device checks against
+  // it; the number of requests stays the application's, which is what the device's limit is about.
   ibv_qp_init_attr_ex real = attr;
-  real.cap = qp->cap;
+  real.cap.max_send_sge = send->max_sge;
+  real.cap.max_recv_sge = recv->max_sge;
+  real.cap.max_inline_data = send->max_inline;
   const keyhole_create_qp_req req = make_request(*qp, *send, *recv, *layout);
   uint16_t db_slot = 0;
   if (int err =
