@@ -105,6 +105,8 @@ def run(command, timeout=60):
                               stderr=subprocess.STDOUT, text=True, errors="replace",
                               timeout=timeout * PATIENCE)
         return Outcome(done.returncode == 0, done.stdout, time.monotonic() - start)
+    except OSError as error:
+        return Outcome(False, str(error), 0)
     except subprocess.TimeoutExpired as expired:
         text = (expired.stdout or b"").decode(errors="replace")
         return Outcome(False, f"{text}\n(no end after {timeout * PATIENCE} s)", time.monotonic() - start)

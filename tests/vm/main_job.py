@@ -42,7 +42,7 @@ class Job:
 
 def devinfo(job, adapters):
     outcome = run(["ibv_devinfo", "-v"])
-    active = len(re.findall(r"PORT_ACTIVE", outcome.text))
+    active = len(re.findall(r"\sstate:\s+PORT_ACTIVE", outcome.text))
     seen = [a.device for a in adapters if re.search(rf"hca_id:\s*{re.escape(a.device)}\b", outcome.text)]
     if active < 2 or len(seen) < 2:
         outcome.passed = False
@@ -53,7 +53,8 @@ def windows(job, adapters):
     one, two = adapters
     outcome = run([str(guest.BUILD / "plain/tests/vm/windows"), one.device, str(one.gid_index), two.device,
                    str(two.gid_index)], timeout=120)
-    print("\n".join(f"    {line}" for line in outcome.text.splitlines()), flush=True)
+    if outcome.passed:
+        print("\n".join(f"    {line}" for line in outcome.text.splitlines()), flush=True)
     job.report("memory windows", outcome, figure(r"(\d+ checks)", outcome.text))
 
 

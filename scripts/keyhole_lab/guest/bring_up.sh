@@ -10,8 +10,11 @@ modprobe -qa ib_core ib_uverbs ib_umad ib_cm iw_cm rdma_cm rdma_ucm || true
 [ -e /dev/infiniband/rdma_cm ] || { echo "this kernel has no rdma_ucm" >&2; exit 1; }
 ulimit -l unlimited
 
-# No waiting for duplicate address detection; each address answers on its own device only.
+# Both adapters are on one Ethernet and in one kernel. So that they find each other on it all the same:
+# each address answers on its own device only (arp_ignore, arp_announce), and a frame from an address
+# that is our own is no forgery (accept_local). And no waiting for duplicate address detection.
 for item in net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 \
+	net.ipv4.conf.all.accept_local=1 net.ipv4.conf.all.rp_filter=0 \
 	net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; do
 	sysctl -qw $item || true
 done
