@@ -3,6 +3,10 @@
 // ibv_post_send. Each request is checked, written into the ring in one pass over its fields and its
 // SGEs, and the whole chain is announced by one doorbell. A request that is refused leaves no
 // trace: the producer index moves only past what is complete.
+//
+// Nearly all requests are of one shape: SEND, WRITE or READ on a connected QP with at most two
+// SGEs, which is one block that cannot wrap. put_direct() is that shape, inlined into the loop;
+// everything else is a call away.
 
 #include "fast_path.h"
 #include "wqe.h"
@@ -10,122 +14,140 @@
 namespace keyhole::verbs {
 namespace {
 
-// How many blocks the WQE took, or an errno.
-struct Built {
-  unsigned nblocks;
-  int error;
-};
+// What a put function returns: the blocks that the request took, or a negated errno.
+using Built = int;
 
-constexpr Built refused(int error) { return {0, error}; }
+constexpr unsigned kDirectFlags = kSendFlags & ~IBV_SEND_INLINE;
+constexpr unsigned kDirectSges = (KH_WQE_BLOCK - kRdmaBytes) / sizeof(kh_sge);
+static_assert(kDirectSges == 2);
 
-// The data of a SEND, WRITE or READ, and the ctrl segment that depends on it. `fixed` bytes precede
-// the data; put_inline_len(len) stores inline_len, wherever the segment has it.
-template <class PutSegment>
-inline Built put_message(SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr, std::uint32_t room,
-                         unsigned fixed, unsigned flags, std::uint32_t imm,
-                         PutSegment put_segment) {
+inline bool is_direct(const SendQueue& sq, const ibv_send_wr& wr) {
+  const auto opcode = static_cast<unsigned>(wr.opcode);
+  const auto num_sge = static_cast<unsigned>(wr.num_sge);
+  return opcode < 32 && (sq.direct >> opcode & 1) && !(wr.send_flags & ~kDirectFlags) &&
+         num_sge <= kDirectSges && num_sge <= sq.max_sge;
+}
+
+inline void put_direct(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr) {
+  const Opcode& opcode = kOpcodes[wr.opcode];
+  const auto num_sge = static_cast<unsigned>(wr.num_sge);
+  put_ctrl(wqe, opcode.head | wqe_head(0, wr.send_flags | sq.always_flags, 0, num_sge),
+           wr.imm_data & opcode.imm, wr.wr_id);
+  if (opcode.remote)
+    put_rdma(wqe, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey, 0);
+  else
+    put_rdma(wqe, 0, 0, 0);
+  if (num_sge == 0) return;
+  std::memcpy(wqe + kRdmaBytes, &wr.sg_list[0], sizeof(kh_sge));
+  if (num_sge == 2) std::memcpy(wqe + kRdmaBytes + sizeof(kh_sge), &wr.sg_list[1], sizeof(kh_sge));
+}
+
+// The segment after ctrl of a SEND, WRITE or READ, by the QP's type.
+template <bool ud>
+inline void put_segment(std::byte* wqe, const ibv_send_wr& wr, bool remote,
+                        std::uint32_t inline_len) {
+  if constexpr (ud) {
+    put_ud(wqe, ah_of(wr.wr.ud.ah).av, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
+    put_ud_inline_len(wqe, inline_len);
+  } else {
+    put_rdma(wqe, remote ? wr.wr.rdma.remote_addr : 0, remote ? wr.wr.rdma.rkey : 0, inline_len);
+  }
+}
+
+template <bool ud>
+inline Built put_inline_message(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr,
+                                std::uint32_t room) {
+  constexpr unsigned fixed = ud ? kUdBytes : kRdmaBytes;
+  const auto num_sge = static_cast<unsigned>(wr.num_sge);
+  std::uint64_t len = 0;
+  for (unsigned i = 0; i < num_sge; i++)
+    len += wr.sg_list[i].length;
+  if (!(kInlineOpcodes >> wr.opcode & 1) || len > sq.max_inline) [[unlikely]]
+    return -EINVAL;
+  const unsigned nblocks = blocks_of(fixed + len);
+  if (nblocks > room) [[unlikely]]
+    return -ENOMEM;
+
+  const Opcode& opcode = kOpcodes[wr.opcode];
+  put_ctrl(wqe, opcode.head + wqe_head(0, wr.send_flags | sq.always_flags, nblocks - 1, 0),
+           wr.imm_data & opcode.imm, wr.wr_id);
+  put_segment<ud>(wqe, wr, opcode.remote, static_cast<std::uint32_t>(len));
+  std::byte* to = wqe + fixed;
+  for (unsigned i = 0; i < num_sge; i++)
+    to =
+        put_inline(sq, to, reinterpret_cast<const void*>(wr.sg_list[i].addr), wr.sg_list[i].length);
+  return static_cast<Built>(nblocks);
+}
+
+// SEND, WRITE or READ of any size.
+template <bool ud>
+inline Built put_message(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr,
+                         std::uint32_t room) {
+  constexpr unsigned fixed = ud ? kUdBytes : kRdmaBytes;
   const auto num_sge = static_cast<unsigned>(wr.num_sge);
   if (num_sge > sq.max_sge) [[unlikely]]
-    return refused(EINVAL);
-  const unsigned opcode = kDeviceOpcode[wr.opcode];
-
-  if (flags & KH_WQE_INLINE) {
-    if (!(kInlineOpcodes >> wr.opcode & 1)) [[unlikely]]
-      return refused(EINVAL);
-    std::uint64_t len = 0;
-    for (unsigned i = 0; i < num_sge; i++)
-      len += wr.sg_list[i].length;
-    if (len > sq.max_inline) [[unlikely]]
-      return refused(EINVAL);
-    const unsigned nblocks = blocks_of(fixed + len);
-    if (nblocks > room) [[unlikely]]
-      return refused(ENOMEM);
-    put_ctrl(wqe, wqe_head(opcode, flags, nblocks, 0), imm, wr.wr_id);
-    put_segment(static_cast<std::uint32_t>(len));
-    std::byte* to = wqe + fixed;
-    for (unsigned i = 0; i < num_sge; i++)
-      to = put_inline(sq, to, reinterpret_cast<const void*>(wr.sg_list[i].addr),
-                      wr.sg_list[i].length);
-    return {nblocks, 0};
-  }
+    return -EINVAL;
+  if (ud && !wr.wr.ud.ah) [[unlikely]]
+    return -EINVAL;
+  if (wr.send_flags & IBV_SEND_INLINE) return put_inline_message<ud>(sq, wqe, wr, room);
 
   const unsigned nblocks = blocks_of(fixed + num_sge * sizeof(kh_sge));
   if (nblocks > room) [[unlikely]]
-    return refused(ENOMEM);
-  put_ctrl(wqe, wqe_head(opcode, flags, nblocks, num_sge), imm, wr.wr_id);
-  put_segment(0);
+    return -ENOMEM;
+  const Opcode& opcode = kOpcodes[wr.opcode];
+  put_ctrl(wqe, opcode.head + wqe_head(0, wr.send_flags | sq.always_flags, nblocks - 1, num_sge),
+           wr.imm_data & opcode.imm, wr.wr_id);
+  put_segment<ud>(wqe, wr, opcode.remote, 0);
   put_sges(sq, wqe + fixed, wr.sg_list, num_sge);
-  return {nblocks, 0};
+  return static_cast<Built>(nblocks);
 }
 
-Built put_ud_send(SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr, std::uint32_t room,
-                  unsigned flags, std::uint32_t imm) {
-  if (!wr.wr.ud.ah) return refused(EINVAL);
-  return put_message(sq, wqe, wr, room, kUdBytes, flags, imm, [&](std::uint32_t inline_len) {
-    put_ud(wqe, ah_of(wr.wr.ud.ah).av, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
-    put_ud_inline_len(wqe, inline_len);
-  });
+Built put_atomic_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr) {
+  if (wr.num_sge != 1 || sq.max_sge == 0) return -EINVAL;
+  const bool swap = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+  put_ctrl(wqe, kOpcodes[wr.opcode].head | wqe_head(0, wr.send_flags | sq.always_flags, 0, 1), 0,
+           wr.wr_id);
+  put_rdma(wqe, wr.wr.atomic.remote_addr, wr.wr.atomic.rkey, 0);
+  put_atomic(wqe, swap ? wr.wr.atomic.swap : wr.wr.atomic.compare_add,
+             swap ? wr.wr.atomic.compare_add : 0);
+  std::memcpy(wqe + kAtomicBytes, wr.sg_list, sizeof(kh_sge));
+  return 1;
 }
 
-// These have no data, or one SGE, and fit one block.
-Built put_one_block(SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr, unsigned flags) {
-  if (flags & KH_WQE_INLINE) return refused(EINVAL);
-  const unsigned opcode = kDeviceOpcode[wr.opcode];
-
-  switch (wr.opcode) {
-    case IBV_WR_LOCAL_INV:
-      put_ctrl(wqe, wqe_head(opcode, flags, 1, 0), wr.invalidate_rkey, wr.wr_id);
-      return {1, 0};
-
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD: {
-      if (wr.num_sge != 1) return refused(EINVAL);
-      const bool swap = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
-      put_ctrl(wqe, wqe_head(opcode, flags, 1, 1), 0, wr.wr_id);
-      put_rdma(wqe, wr.wr.atomic.remote_addr, wr.wr.atomic.rkey, 0);
-      put_atomic(wqe, swap ? wr.wr.atomic.swap : wr.wr.atomic.compare_add,
-                 swap ? wr.wr.atomic.compare_add : 0);
-      put_sges(sq, wqe + kAtomicBytes, wr.sg_list, 1);
-      return {1, 0};
-    }
-
-    case IBV_WR_BIND_MW: {
-      const ibv_mw* mw = wr.bind_mw.mw;
-      if (!mw || mw->type != IBV_MW_TYPE_2) return refused(EINVAL);
-      const auto [access, error] = check_bind(*mw, wr.bind_mw.bind_info);
-      if (error) return refused(error);
-      put_ctrl(wqe, wqe_head(opcode, flags, 1, 0), 0, wr.wr_id);
-      put_bind(wqe, mw->rkey, wr.bind_mw.rkey, wr.bind_mw.bind_info, access);
-      return {1, 0};
-    }
-
-    default:
-      return refused(EINVAL);
-  }
+Built put_bind_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr) {
+  const ibv_mw* mw = wr.bind_mw.mw;
+  if (!mw || mw->type != IBV_MW_TYPE_2) return -EINVAL;
+  const auto [access, error] = check_bind(*mw, wr.bind_mw.bind_info);
+  if (error) return -error;
+  put_ctrl(wqe, kOpcodes[IBV_WR_BIND_MW].head | wqe_head(0, wr.send_flags | sq.always_flags, 0, 0),
+           0, wr.wr_id);
+  put_bind(wqe, mw->rkey, wr.bind_mw.rkey, wr.bind_mw.bind_info, access);
+  return 1;
 }
 
-inline Built put_request(SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr, std::uint32_t room) {
+// Every request that put_direct() does not take, and the refusal of what nothing takes.
+[[gnu::noinline]] Built put_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr,
+                                    std::uint32_t room) {
   const auto opcode = static_cast<unsigned>(wr.opcode);
-  if (opcode >= kWrOpcodes || !(sq.allowed >> opcode & 1)) [[unlikely]]
-    return refused(EINVAL);
+  if (opcode >= kOpcodes.size() || !(sq.allowed >> opcode & 1) || (wr.send_flags & ~kSendFlags))
+      [[unlikely]]
+    return -EINVAL;
   if (room == 0) [[unlikely]]
-    return refused(ENOMEM);
-  if (wr.send_flags & ~kSendFlags) [[unlikely]]
-    return refused(EINVAL);
+    return -ENOMEM;
+  if (kDirectOpcodes >> opcode & 1)
+    return sq.ud ? put_message<true>(sq, wqe, wr, room) : put_message<false>(sq, wqe, wr, room);
 
-  constexpr std::uint32_t message = kInlineOpcodes | bit(IBV_WR_RDMA_READ);
-  const unsigned flags = wr.send_flags | sq.always_flags;
-  if (!(message >> opcode & 1)) return put_one_block(sq, wqe, wr, flags);
-
-  const std::uint32_t imm = kImmOpcodes >> opcode & 1 ? wr.imm_data : 0;
-  if (sq.ud) return put_ud_send(sq, wqe, wr, room, flags, imm);
-
-  constexpr std::uint32_t remote =
-      bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_RDMA_READ);
-  const bool named = remote >> opcode & 1;
-  return put_message(sq, wqe, wr, room, kRdmaBytes, flags, imm, [&](std::uint32_t inline_len) {
-    put_rdma(wqe, named ? wr.wr.rdma.remote_addr : 0, named ? wr.wr.rdma.rkey : 0, inline_len);
-  });
+  if (wr.send_flags & IBV_SEND_INLINE) return -EINVAL;
+  switch (opcode) {
+    case IBV_WR_LOCAL_INV:
+      put_ctrl(wqe, kOpcodes[opcode].head | wqe_head(0, wr.send_flags | sq.always_flags, 0, 0),
+               wr.invalidate_rkey, wr.wr_id);
+      return 1;
+    case IBV_WR_BIND_MW:
+      return put_bind_request(sq, wqe, wr);
+    default:
+      return put_atomic_request(sq, wqe, wr);
+  }
 }
 
 }  // namespace
@@ -139,13 +161,19 @@ int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   std::uint32_t pi = sq.pi;
   int error = 0;
   for (; wr; wr = wr->next) {
-    const Built built = put_request(sq, block_at(sq, pi), *wr, limit - pi);
-    if (built.error) [[unlikely]] {
-      error = built.error;
+    std::byte* wqe = block_at(sq, pi);
+    if (pi != limit && is_direct(sq, *wr)) [[likely]] {
+      put_direct(sq, wqe, *wr);
+      pi++;
+      continue;
+    }
+    const Built built = put_request(sq, wqe, *wr, limit - pi);
+    if (built < 0) [[unlikely]] {
+      error = -built;
       *bad_wr = wr;
       break;
     }
-    pi += built.nblocks;
+    pi += built;
   }
   if (pi != sq.pi) [[likely]] {
     sq.pi = pi;

@@ -58,6 +58,7 @@ void set_qp_state(Qp& qp, ibv_qp_state state) {
   const bool sends = state != IBV_QPS_RESET && state != IBV_QPS_INIT && state != IBV_QPS_RTR;
   qp.sq.lock.lock();
   qp.sq.allowed = sends ? qp.sq.type_allows : 0;
+  qp.sq.direct = qp.sq.ud ? 0 : qp.sq.allowed & kDirectOpcodes;
   qp.sq.lock.unlock();
   qp.rq.lock.lock();
   qp.rq.open = qp.rq.ring && state != IBV_QPS_RESET;

@@ -44,25 +44,24 @@ struct alignas(kCacheLine) SendQueue {
   std::uint32_t mask = 0;  // blocks - 1
   std::uint32_t pi = 0;    // blocks posted
   Lock lock;
-  std::uint32_t allowed = 0;     // bit n: opcode n of enum ibv_wr_opcode may be posted now
-  std::uint16_t max_inline = 0;  // bytes
+  std::uint32_t allowed = 0;       // bit n: opcode n of enum ibv_wr_opcode may be posted now
+  std::uint32_t direct = 0;        // of these, the ones that put_direct() in post_send.cc knows
+  std::uint32_t always_flags = 0;  // KH_WQE_SIGNALED with sq_sig_all
+  std::uint16_t max_inline = 0;    // bytes
   std::uint8_t max_sge = 0;
-  std::uint8_t always_flags = 0;  // KH_WQE_SIGNALED with sq_sig_all
-  std::uint32_t type_allows = 0;  // what `allowed` becomes in RTS: set by init_send_queue()
   bool ud = false;
+  std::uint32_t type_allows = 0;  // what `allowed` becomes in RTS: set by init_qp()
   kh_qp_db* db = nullptr;
 
   // The WQE that the ibv_wr_* builder is at work on, between wr_start and wr_complete.
   struct Build {
-    std::byte* wqe = nullptr;  // null: no request begun, or the batch has failed
-    std::uint32_t head = 0;    // opcode, flags, 1 block, no SGE: first word of the WQE
-    std::uint32_t index = 0;   // of the WQE
-    std::uint32_t end = 0;     // blocks posted once this batch is rung
-    std::uint32_t limit = 0;   // end may not pass this
+    std::byte* wqe = nullptr;
+    std::byte* data = nullptr;  // where SGEs or inline data begin; null: a setter has no place now
+    std::uint32_t head = 0;     // first word of the WQE: opcode, flags, 1 block, no SGE
+    std::uint32_t index = 0;    // of the WQE
+    std::uint32_t end = 0;      // blocks posted once this batch is rung
+    std::uint32_t limit = 0;    // end may not pass this; equal to it once the batch has failed
     int error = 0;
-    std::uint8_t data_offset = 0;  // of SGEs or inline data in the WQE
-    std::uint8_t max_sge = 0;      // that this opcode takes
-    bool inline_allowed = false;
     bool address_missing = false;  // UD: wr_set_ud_addr has still to come
   };
   alignas(kCacheLine) Build build;

@@ -37,23 +37,6 @@ constexpr unsigned sq_wqe_blocks(ibv_qp_type type, unsigned max_sge, unsigned ma
   return blocks_of(fixed + data);
 }
 
-// The numbers of enum ibv_wr_opcode and of the device differ, so a table maps them.
-inline constexpr unsigned kWrOpcodes = 10;
-inline constexpr std::array<std::uint8_t, kWrOpcodes> kDeviceOpcode = [] {
-  std::array<std::uint8_t, kWrOpcodes> map{};
-  map[IBV_WR_RDMA_WRITE] = KH_OP_WRITE;
-  map[IBV_WR_RDMA_WRITE_WITH_IMM] = KH_OP_WRITE_IMM;
-  map[IBV_WR_SEND] = KH_OP_SEND;
-  map[IBV_WR_SEND_WITH_IMM] = KH_OP_SEND_IMM;
-  map[IBV_WR_RDMA_READ] = KH_OP_READ;
-  map[IBV_WR_ATOMIC_CMP_AND_SWP] = KH_OP_CMP_SWAP;
-  map[IBV_WR_ATOMIC_FETCH_AND_ADD] = KH_OP_FETCH_ADD;
-  map[IBV_WR_LOCAL_INV] = KH_OP_LOCAL_INV;
-  map[IBV_WR_BIND_MW] = KH_OP_BIND_MW;
-  map[IBV_WR_SEND_WITH_INV] = KH_OP_SEND_INV;
-  return map;
-}();
-
 constexpr std::uint32_t bit(unsigned n) { return 1u << n; }
 inline constexpr std::uint32_t kUdOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
 inline constexpr std::uint32_t kUcOpcodes =
@@ -62,12 +45,41 @@ inline constexpr std::uint32_t kUcOpcodes =
 inline constexpr std::uint32_t kRcOpcodes = kUcOpcodes | bit(IBV_WR_RDMA_READ) |
                                             bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
                                             bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
-inline constexpr std::uint32_t kImmOpcodes = bit(IBV_WR_SEND_WITH_IMM) | bit(IBV_WR_SEND_WITH_INV) |
-                                             bit(IBV_WR_RDMA_WRITE_WITH_IMM) |
-                                             bit(IBV_WR_LOCAL_INV);
-inline constexpr std::uint32_t kInlineOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM) |
-                                                bit(IBV_WR_SEND_WITH_INV) | bit(IBV_WR_RDMA_WRITE) |
+inline constexpr std::uint32_t kInlineOpcodes = kUdOpcodes | bit(IBV_WR_SEND_WITH_INV) |
+                                                bit(IBV_WR_RDMA_WRITE) |
                                                 bit(IBV_WR_RDMA_WRITE_WITH_IMM);
+inline constexpr std::uint32_t kDirectOpcodes = kInlineOpcodes | bit(IBV_WR_RDMA_READ);
+
+// An opcode of enum ibv_wr_opcode as the device has it; the numbers differ.
+struct Opcode {
+  std::uint32_t head;  // wqe_head() of one block
+  std::uint32_t imm;   // all ones: ctrl.imm holds the immediate, or the key to invalidate
+  bool remote;         // kh_wqe_rdma names remote memory
+};
+
+// The first word of a WQE: opcode, flags, nblocks, num_sge.
+constexpr std::uint32_t wqe_head(unsigned opcode, unsigned flags, unsigned nblocks,
+                                 unsigned num_sge) {
+  return opcode | flags << 8 | nblocks << 16 | num_sge << 24;
+}
+
+inline constexpr std::array<Opcode, IBV_WR_SEND_WITH_INV + 1> kOpcodes = [] {
+  constexpr std::uint32_t imm = ~0u;
+  std::array<Opcode, IBV_WR_SEND_WITH_INV + 1> map{};
+  map[IBV_WR_RDMA_WRITE] = {KH_OP_WRITE, 0, true};
+  map[IBV_WR_RDMA_WRITE_WITH_IMM] = {KH_OP_WRITE_IMM, imm, true};
+  map[IBV_WR_SEND] = {KH_OP_SEND, 0, false};
+  map[IBV_WR_SEND_WITH_IMM] = {KH_OP_SEND_IMM, imm, false};
+  map[IBV_WR_RDMA_READ] = {KH_OP_READ, 0, true};
+  map[IBV_WR_ATOMIC_CMP_AND_SWP] = {KH_OP_CMP_SWAP, 0, true};
+  map[IBV_WR_ATOMIC_FETCH_AND_ADD] = {KH_OP_FETCH_ADD, 0, true};
+  map[IBV_WR_LOCAL_INV] = {KH_OP_LOCAL_INV, imm, false};
+  map[IBV_WR_BIND_MW] = {KH_OP_BIND_MW, 0, false};
+  map[IBV_WR_SEND_WITH_INV] = {KH_OP_SEND_INV, imm, false};
+  for (Opcode& opcode : map)
+    opcode.head |= wqe_head(0, 0, 1, 0);
+  return map;
+}();
 
 inline constexpr unsigned kSendFlags =
     IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
@@ -84,12 +96,6 @@ inline std::byte* block_at(const SendQueue& sq, std::uint32_t index) {
 
 // First index that may not be posted before more completions are polled.
 inline std::uint32_t post_limit(const SendQueue& sq) { return load_acquire(sq.ci) + sq.mask + 1; }
-
-// The first word of a WQE: opcode, flags, nblocks, num_sge.
-constexpr std::uint32_t wqe_head(unsigned opcode, unsigned flags, unsigned nblocks,
-                                 unsigned num_sge) {
-  return opcode | flags << 8 | nblocks << 16 | num_sge << 24;
-}
 
 // ctrl is written by whole words: the builder writes its first one twice.
 inline void put_ctrl(std::byte* wqe, std::uint32_t head, std::uint32_t imm, std::uint64_t wr_id) {
@@ -125,27 +131,29 @@ inline std::byte* ring_end(const SendQueue& sq) {
   return sq.ring + ((static_cast<std::size_t>(sq.mask) + 1) << KH_WQE_BLOCK_SHIFT);
 }
 
-// `to` may be the end of the ring, where the start is meant.
-inline void put_sges(const SendQueue& sq, std::byte* to, const ibv_sge* from, unsigned count) {
-  if (count == 0) return;
-  const std::byte* end = ring_end(sq);
-  do {
-    if (to == end) [[unlikely]]
-      to = sq.ring;
+// SGEs from `to` on, which may be the end of the ring, where the start is meant.
+inline void put_sges(const SendQueue& sq, std::byte* to, const ibv_sge* from, std::size_t count) {
+  const std::size_t room = (ring_end(sq) - to) / sizeof(kh_sge);
+  if (count > room) [[unlikely]] {
+    std::memcpy(to, from, room * sizeof(kh_sge));
+    from += room;
+    count -= room;
+    to = sq.ring;
+  }
+  for (; count; count--, from++, to += sizeof(kh_sge))
     std::memcpy(to, from, sizeof(kh_sge));
-    to += sizeof(kh_sge);
-    from++;
-  } while (--count != 0);
 }
 
-// Most inline data is short: a call to memcpy would cost more than the copy.
+// Most inline data is short: a call to memcpy would cost more than the copy. Pieces of a power of
+// 2, the last one overlapping the one before, so that nothing outside is read or written.
 inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 64) {
     std::memcpy(to, from, bytes);
+  } else if (bytes > 32) {
+    std::memcpy(to, from, 32);
+    std::memcpy(to + bytes - 32, from + bytes - 32, 32);
   } else if (bytes >= 16) {
-    std::size_t at = 0;
-    for (; at + 16 < bytes; at += 16)
-      std::memcpy(to + at, from + at, 16);
+    std::memcpy(to, from, 16);
     std::memcpy(to + bytes - 16, from + bytes - 16, 16);
   } else if (bytes >= 8) {
     std::memcpy(to, from, 8);
@@ -164,10 +172,7 @@ inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) 
 inline std::byte* put_inline(const SendQueue& sq, std::byte* to, const void* from,
                              std::size_t bytes) {
   auto* data = static_cast<const std::byte*>(from);
-  std::byte* end = ring_end(sq);
-  if (to == end) [[unlikely]]
-    to = sq.ring;
-  const std::size_t room = end - to;
+  const std::size_t room = ring_end(sq) - to;
   if (bytes > room) [[unlikely]] {
     copy_short(to, data, room);
     data += room;

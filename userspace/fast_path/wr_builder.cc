@@ -16,39 +16,31 @@ namespace {
 
 using Build = SendQueue::Build;
 
-void fail(Build& build, int error) {
+// The first error counts. With no room left and no place for data, nothing more is written.
+[[gnu::cold]] void fail(Build& build, int error) {
   if (!build.error) build.error = error;
-  build.wqe = nullptr;
+  build.limit = build.end;
+  build.data = nullptr;
 }
 
-// What the setters may do with the request just begun.
-struct Takes {
-  std::uint8_t data_offset;
-  std::uint8_t max_sge;
-  bool inline_data;
-};
-
-// Begins a request of one block. Null when the batch has failed.
-inline std::byte* begin(SendQueue& sq, ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm,
-                        Takes takes) {
+// Begins a request of one block whose data, if it takes any, starts at data_offset. Null when the
+// batch has failed.
+template <unsigned data_offset>
+inline std::byte* begin(SendQueue& sq, ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm) {
   Build& build = sq.build;
   constexpr unsigned flags_taken = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
-  if (build.error) [[unlikely]]
-    return nullptr;
-  if (build.address_missing | ((ex->wr_flags & ~flags_taken) != 0)) [[unlikely]]
-    return fail(build, EINVAL), nullptr;
   if (build.end == build.limit) [[unlikely]]
     return fail(build, ENOMEM), nullptr;
+  if (ex->wr_flags & ~flags_taken) [[unlikely]]
+    return fail(build, EINVAL), nullptr;
 
   std::byte* wqe = block_at(sq, build.end);
   const std::uint32_t head = wqe_head(opcode, ex->wr_flags | sq.always_flags, 1, 0);
   put_ctrl(wqe, head, imm, ex->wr_id);
   build.wqe = wqe;
+  build.data = data_offset ? wqe + data_offset : nullptr;
   build.head = head;
   build.index = build.end++;
-  build.data_offset = takes.data_offset;
-  build.max_sge = takes.max_sge;
-  build.inline_allowed = takes.inline_data;
   return wqe;
 }
 
@@ -66,7 +58,9 @@ inline bool extend(Build& build, unsigned nblocks) {
 template <bool ud>
 inline void send(ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm) {
   SendQueue& sq = qp_of(ex).sq;
-  std::byte* wqe = begin(sq, ex, opcode, imm, {ud ? kUdBytes : kRdmaBytes, sq.max_sge, true});
+  if (ud && sq.build.address_missing) [[unlikely]]
+    return fail(sq.build, EINVAL);
+  std::byte* wqe = begin < ud ? kUdBytes : kRdmaBytes > (sq, ex, opcode, imm);
   if (!wqe) [[unlikely]]
     return;
   if constexpr (ud) {
@@ -88,27 +82,26 @@ void wr_send_imm(ibv_qp_ex* ex, __be32 imm) {
 void wr_send_inv(ibv_qp_ex* ex, std::uint32_t rkey) { send<false>(ex, KH_OP_SEND_INV, rkey); }
 
 inline void rdma(ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm, std::uint32_t rkey,
-                 std::uint64_t remote_addr, bool inline_data) {
-  SendQueue& sq = qp_of(ex).sq;
-  std::byte* wqe = begin(sq, ex, opcode, imm, {kRdmaBytes, sq.max_sge, inline_data});
+                 std::uint64_t remote_addr) {
+  std::byte* wqe = begin<kRdmaBytes>(qp_of(ex).sq, ex, opcode, imm);
   if (!wqe) [[unlikely]]
     return;
   put_rdma(wqe, remote_addr, rkey, 0);
 }
 
 void wr_rdma_write(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr) {
-  rdma(ex, KH_OP_WRITE, 0, rkey, remote_addr, true);
+  rdma(ex, KH_OP_WRITE, 0, rkey, remote_addr);
 }
 void wr_rdma_write_imm(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr, __be32 imm) {
-  rdma(ex, KH_OP_WRITE_IMM, imm, rkey, remote_addr, true);
+  rdma(ex, KH_OP_WRITE_IMM, imm, rkey, remote_addr);
 }
 void wr_rdma_read(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr) {
-  rdma(ex, KH_OP_READ, 0, rkey, remote_addr, false);
+  rdma(ex, KH_OP_READ, 0, rkey, remote_addr);
 }
 
 inline void atomic(ibv_qp_ex* ex, unsigned opcode, std::uint32_t rkey, std::uint64_t remote_addr,
                    std::uint64_t swap_add, std::uint64_t compare) {
-  std::byte* wqe = begin(qp_of(ex).sq, ex, opcode, 0, {kAtomicBytes, 1, false});
+  std::byte* wqe = begin<kAtomicBytes>(qp_of(ex).sq, ex, opcode, 0);
   if (!wqe) [[unlikely]]
     return;
   put_rdma(wqe, remote_addr, rkey, 0);
@@ -124,10 +117,8 @@ void wr_atomic_fetch_add(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote
   atomic(ex, KH_OP_FETCH_ADD, rkey, remote_addr, add, 0);
 }
 
-constexpr Takes kNoData = {0, 0, false};  // data_offset 0: the setters refuse
-
 void wr_local_inv(ibv_qp_ex* ex, std::uint32_t rkey) {
-  begin(qp_of(ex).sq, ex, KH_OP_LOCAL_INV, rkey, kNoData);
+  begin<0>(qp_of(ex).sq, ex, KH_OP_LOCAL_INV, rkey);
 }
 
 void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
@@ -137,69 +128,67 @@ void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind
   const auto [access, error] = check_bind(*mw, *info);
   if (error) [[unlikely]]
     return fail(sq.build, error);
-  if (std::byte* wqe = begin(sq, ex, KH_OP_BIND_MW, 0, kNoData))
+  if (std::byte* wqe = begin<0>(sq, ex, KH_OP_BIND_MW, 0))
     put_bind(wqe, mw->rkey, rkey, *info, access);
 }
 
 // ---- setters -----------------------------------------------------------------------------------
 
-// The request that a setter adds to, or null: none begun, or the batch has failed.
-inline std::byte* setting(Build& build) {
-  if (build.wqe && build.data_offset) [[likely]]
-    return build.wqe;
-  return fail(build, EINVAL), nullptr;
+bool is_atomic(const Build& build) {
+  const unsigned opcode = build.head & 0xff;
+  return opcode == KH_OP_CMP_SWAP || opcode == KH_OP_FETCH_ADD;
 }
 
 void set_sge_list(ibv_qp_ex* ex, std::size_t num_sge, const ibv_sge* list) {
   SendQueue& sq = qp_of(ex).sq;
   Build& build = sq.build;
-  std::byte* wqe = setting(build);
-  if (!wqe) [[unlikely]]
-    return;
-  if (num_sge > build.max_sge) [[unlikely]]
+  if (!build.data || num_sge > (is_atomic(build) ? 1 : sq.max_sge)) [[unlikely]]
     return fail(build, EINVAL);
-  const unsigned nblocks = blocks_of(build.data_offset + num_sge * sizeof(kh_sge));
+  const unsigned nblocks = blocks_of(build.data - build.wqe + num_sge * sizeof(kh_sge));
   if (!extend(build, nblocks)) [[unlikely]]
     return;
-  put_head(wqe, build.head + wqe_head(0, 0, nblocks - 1, static_cast<unsigned>(num_sge)));
-  put_sges(sq, wqe + build.data_offset, list, static_cast<unsigned>(num_sge));
+  put_head(build.wqe, build.head + wqe_head(0, 0, nblocks - 1, static_cast<unsigned>(num_sge)));
+  put_sges(sq, build.data, list, num_sge);
 }
 
 void set_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
   SendQueue& sq = qp_of(ex).sq;
   Build& build = sq.build;
-  std::byte* wqe = setting(build);
-  if (!wqe) [[unlikely]]
-    return;
-  if (build.max_sge == 0) [[unlikely]]
+  if (!build.data || sq.max_sge == 0) [[unlikely]]
     return fail(build, EINVAL);
-  if (build.data_offset == KH_WQE_BLOCK) {  // UD: the first SGE opens the second block
-    const ibv_sge sge{.addr = addr, .length = length, .lkey = lkey};
-    return set_sge_list(ex, 1, &sge);
-  }
   const kh_sge sge{.addr = addr, .length = length, .lkey = lkey};
-  put_head(wqe, build.head + wqe_head(0, 0, 0, 1));
-  std::memcpy(wqe + build.data_offset, &sge, sizeof(sge));
+  put_head(build.wqe, build.head + wqe_head(0, 0, 0, 1));
+  std::memcpy(build.data, &sge, sizeof(sge));
 }
 
-// What both inline setters share; total bytes are known, so the request is sized before the copy.
+// For UD the first SGE opens the second block.
+void set_ud_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
+  const ibv_sge sge{.addr = addr, .length = length, .lkey = lkey};
+  set_sge_list(ex, 1, &sge);
+}
+
+bool takes_inline(const Build& build) {
+  constexpr std::uint32_t opcodes = bit(KH_OP_SEND) | bit(KH_OP_SEND_IMM) | bit(KH_OP_SEND_INV) |
+                                    bit(KH_OP_WRITE) | bit(KH_OP_WRITE_IMM);
+  return opcodes >> (build.head & 0xff) & 1;
+}
+
+// What both inline setters share: the total is known, so the request is sized before the copy.
+// Where to copy to, or null when the batch has failed.
 inline std::byte* begin_inline(SendQueue& sq, std::size_t total) {
   Build& build = sq.build;
-  std::byte* wqe = setting(build);
-  if (!wqe) [[unlikely]]
-    return nullptr;
-  if (!build.inline_allowed || total > sq.max_inline) [[unlikely]]
+  if (!build.data || !takes_inline(build) || total > sq.max_inline) [[unlikely]]
     return fail(build, EINVAL), nullptr;
-  const unsigned nblocks = blocks_of(build.data_offset + total);
+  const unsigned nblocks = blocks_of(build.data - build.wqe + total);
   if (!extend(build, nblocks)) [[unlikely]]
     return nullptr;
-  put_head(wqe, build.head + wqe_head(0, KH_WQE_INLINE, nblocks - 1, 0));
+  put_head(build.wqe, build.head + wqe_head(0, KH_WQE_INLINE, nblocks - 1, 0));
   const auto len = static_cast<std::uint32_t>(total);
   if (sq.ud)
-    put_ud_inline_len(wqe, len);
+    put_ud_inline_len(build.wqe, len);
   else
-    std::memcpy(wqe + kBareBytes + offsetof(kh_wqe_rdma, inline_len), &len, sizeof(len));
-  return wqe + build.data_offset;
+    std::memcpy(build.wqe + kBareBytes + offsetof(kh_wqe_rdma, inline_len), &len, sizeof(len));
+  return build.data;
 }
 
 void set_inline_data(ibv_qp_ex* ex, void* addr, std::size_t length) {
@@ -222,12 +211,9 @@ void set_inline_data_list(ibv_qp_ex* ex, std::size_t num_buf, const ibv_data_buf
 
 void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t qpn, std::uint32_t qkey) {
   Build& build = qp_of(ex).sq.build;
-  if (!ah) [[unlikely]]
+  if (!ah || !build.data) [[unlikely]]
     return fail(build, EINVAL);
-  std::byte* wqe = setting(build);
-  if (!wqe) [[unlikely]]
-    return;
-  put_ud(wqe, ah_of(ah).av, qpn, qkey);
+  put_ud(build.wqe, ah_of(ah).av, qpn, qkey);
   build.address_missing = false;
 }
 
@@ -237,11 +223,13 @@ void wr_start(ibv_qp_ex* ex) {
   SendQueue& sq = qp_of(ex).sq;
   sq.lock.lock();
   Build& build = sq.build;
-  build.wqe = nullptr;
+  build.data = nullptr;
   build.end = sq.pi;
   build.limit = post_limit(sq);
-  build.error = sq.allowed ? 0 : EINVAL;  // not in a state to send
+  build.error = 0;
   build.address_missing = false;
+  if (!sq.allowed) [[unlikely]]  // not in a state to send
+    fail(build, EINVAL);
 }
 
 int wr_complete(ibv_qp_ex* ex) {
@@ -250,7 +238,7 @@ int wr_complete(ibv_qp_ex* ex) {
   const Build& build = sq.build;
   int error = build.error;
   if (build.address_missing) [[unlikely]]
-    error = EINVAL;
+    error = error ? error : EINVAL;
   if (!error && build.end != sq.pi) [[likely]] {
     sq.pi = build.end;
     ring_send(qp, sq.pi);
@@ -311,7 +299,7 @@ int set_wr_ops(Qp& qp, ibv_qp_type type, std::uint64_t send_ops_flags) {
 
   offer(ex.wr_set_ud_addr, ud, set_ud_addr);
   offer(ex.wr_set_xrc_srqn, false, nullptr);
-  ex.wr_set_sge = set_sge;
+  ex.wr_set_sge = ud ? set_ud_sge : set_sge;
   ex.wr_set_sge_list = set_sge_list;
   ex.wr_set_inline_data = set_inline_data;
   ex.wr_set_inline_data_list = set_inline_data_list;
