@@ -34,8 +34,8 @@ def native(place, variant="plain", targets=()):
     with say.step(f"building device, provider and programs ({variant})"):
         if not (directory / "build.ninja").exists():
             place.run_logged(["cmake", "-G", "Ninja", "-S", checkout.TOP, "-B", directory,
-                              "-DCMAKE_INSTALL_PREFIX=/usr", f"-DRDMA_CORE_SOURCE={RDMA_CORE}",
-                              *VARIANTS[variant]],
+                              "-DCMAKE_INSTALL_PREFIX=/usr", f"-DKEYHOLE_RDMA_CORE_SOURCE={RDMA_CORE}",
+                              f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include", *VARIANTS[variant]],
                              log, f"configuring the {variant} build", append=False)
         place.run_logged(["cmake", "--build", directory, "-j", host.cpus(), *(f"--target={t}" for t in targets)],
                          log, f"the {variant} build", append=True)
@@ -53,8 +53,12 @@ def module_dir(kernel):
 
 def module(place, kernel, warnings=False, sparse=False):
     """Builds keyhole.ko against a kernel; returns its path. With `warnings`, W=1 and none may be left."""
+    checks = warnings or sparse
     directory = module_dir(kernel)
-    log = checkout.log(f"module-{kernel.name}{'-sparse' if sparse else ''}")
+    if checks:  # of every file, not of those that changed: a build of its own, from nothing
+        directory = directory.with_name(directory.name + "-checks")
+        shutil.rmtree(directory, ignore_errors=True)
+    log = checkout.log(directory.name)
     if not (checkout.TOP / "Kbuild").exists():
         raise say.LabError(f"{checkout.TOP} has no Kbuild: this checkout has no kernel module")
     with say.step(f"building keyhole.ko for {kernel.title}" + (" with W=1" if warnings else "")
@@ -72,10 +76,10 @@ def module(place, kernel, warnings=False, sparse=False):
         options = [*(["W=1"] if warnings else []), *(["C=2", "CHECK=sparse"] if sparse else [])]
         place.run_logged(["make", "-j", host.cpus(), "-C", kernel.build, f"M={directory}", *options, "modules"],
                          log, f"building keyhole.ko for {kernel.title}", append=True)
-        if warnings or sparse:
+        if checks:
             found = [line for line in log.read_text(errors="replace").splitlines()
                      if ("warning:" in line or "error:" in line) and str(directory) in line]
             if found:
                 raise say.LabError("the module's build has warnings:\n  " + "\n  ".join(found[:20])
                                    + f"\nThe whole log: {log}")
-    return directory / "keyhole.ko"
+    return directory / "kernel/keyhole.ko"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from . import build, checkout, host, kernel, room, root, say, splats, vm
+from . import build, checkout, host, kernel, room, root, say, splats, suites, vm
 
 MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
 
@@ -87,6 +87,11 @@ def shell(arguments):
     return 0
 
 
+def test(arguments):
+    """Run every test: native ones, the module's build, and those in VMs with the stock and the debug kernel."""
+    return suites.run(suites.Context(new_room, prepare), arguments.suites)
+
+
 def exec_(arguments):
     """Run a command in the lab's root, without a VM: a compiler, gdb, a native test."""
     with new_room([room.Shown(path) for path in arguments.share]) as place:
@@ -131,6 +136,9 @@ def parser():
     sub.add_argument("--timeout", type=int, default=3600, metavar="SECONDS")
     sub.add_argument("command", nargs="*", metavar="-- CMD")
     machine_options(command("shell", shell))
+    sub = command("test", test)
+    sub.add_argument("suites", nargs="*", choices=[[], *suites.all_suites(None)], metavar="SUITE",
+                     help="only these: " + ", ".join(suites.all_suites(None)))
     sub = command("exec", exec_)
     sub.add_argument("--share", action="append", default=[], type=pathlib.Path, metavar="DIR",
                      help="show DIR in the root, at its own path")

@@ -117,7 +117,7 @@ class Room:
         return process
 
     def run_logged(self, command, log, what, cwd="/", environment=None, **options):
-        say.run_logged(self.argv(command, cwd, environment), log, what, **options)
+        say.run_logged(self.argv(command, cwd, environment), log, what, title=command, **options)
 
 
 def sweep(runs):

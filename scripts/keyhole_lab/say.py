@@ -14,6 +14,9 @@ import time
 class LabError(Exception):
     """Something is wrong that a person can mend; the text says what, and how."""
 
+    def summary(self):
+        return str(self).split(". ")[0].split("\n")[0][:70]
+
 
 class Interrupted(Exception):
     """A signal asks the lab to end."""
@@ -53,13 +56,13 @@ def failed_with_log(what, log):
     return LabError(f"{what} failed. The end of its log:\n\n{tail(log)}\nThe whole log: {log}")
 
 
-def run_logged(argv, log, what, append=False, timeout=None, **popen):
+def run_logged(argv, log, what, append=False, timeout=None, title=None, **popen):
     """Runs argv with its output in the file `log`; raises LabError with the log's end if it fails.
 
-    It gets a session of its own, so that Ctrl-C reaches the lab alone, which then ends what it started."""
+    `title` is the command as the log shows it. It gets a session of its own, so that Ctrl-C reaches the lab alone, which then ends what it started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab" if append else "wb") as out:
-        out.write(f"$ {' '.join(map(str, argv))}\n".encode())
+        out.write(f"$ {' '.join(map(str, title or argv))}\n".encode())
         out.flush()
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=subprocess.STDOUT, start_new_session=True, **popen)

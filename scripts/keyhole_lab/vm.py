@@ -44,6 +44,7 @@ class Result:
     keyholed: pathlib.Path
     dmesg: str             # the guest's own copy, "" if the guest did not get so far
     timed_out: bool = False
+    suites: list = dataclasses.field(default_factory=list)   # what tests/vm/guest.py's record() left
 
 
 def kvm_works(place):
@@ -190,7 +191,10 @@ class Session:
         keep(self.place.directory / "console", self.console_log)
         dmesg = self.place.directory / "dmesg"
         text = dmesg.read_text(errors="replace") if dmesg.exists() else ""
-        return Result(status, self.console_log, self.keyholed_log, text, timed_out)
+        suites = [json.loads(path.read_text()) for path in sorted(self.place.directory.glob("results-*.json"))]
+        for path in self.place.directory.glob("*.log"):
+            keep(path, checkout.log(f"{self.name}-{path.stem}"))
+        return Result(status, self.console_log, self.keyholed_log, text, timed_out, suites)
 
 
 def device(number):

@@ -10,7 +10,7 @@ shift
 
 mountpoint -q /tmp || mount -t tmpfs -o mode=1777 tmpfs /tmp
 . /run/keyhole/settings
-export HOME=/root LANG=C.UTF-8
+export HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 
 if sh "$here/bring_up.sh"; then
 	cd "$directory" && "$@"

@@ -1,0 +1,10 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What runs on the debug kernel, in one boot. What its checks find is in the kernel's log, which the lab reads."""
+
+import sys
+
+import guest
+
+if __name__ == "__main__":
+    sys.exit(guest.run_programs("pyverbs_table.py", "main_job.py"))
