@@ -49,7 +49,8 @@ std::expected<void, int> DmaTable::map(DmaMapping mapping) {
     return std::unexpected(EINVAL);
 
   auto next = first_behind(mapping.iova);
-  if (next != maps_.begin() && std::prev(next)->last >= mapping.iova) return std::unexpected(EEXIST);
+  if (next != maps_.begin() && std::prev(next)->last >= mapping.iova)
+    return std::unexpected(EEXIST);
   if (next != maps_.end() && next->iova <= last) return std::unexpected(EEXIST);
   if (maps_.size() >= limits_.maps) return std::unexpected(ENOMEM);
 

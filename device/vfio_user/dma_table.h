@@ -6,9 +6,9 @@
 // A client's maps never overlap, so the table is a vector sorted by address; a lookup is a binary
 // search, and most lookups hit the map that the last one hit: guest RAM is one or two big maps.
 //
-// Maps come and go at any time between two turns of the owner's loop. generation() changes with each
-// change, so that a cached host pointer can be kept together with the generation it was looked up
-// in, and is looked up again when they differ.
+// Maps come and go at any time between two turns of the owner's loop. generation() changes with
+// each change, so that a cached host pointer can be kept together with the generation it was looked
+// up in, and is looked up again when they differ.
 
 #pragma once
 

@@ -43,7 +43,8 @@ void Irqs::deliver(Vector& vector) {
   vector.pending = vector.masked || !vector.eventfd;
   if (vector.pending) return;
 
-  // The only failure is EAGAIN at a full count, and then the other side has a signal waiting anyway.
+  // The only failure is EAGAIN at a full count, and then the other side has a signal waiting
+  // anyway.
   uint64_t one = 1;
   [[maybe_unused]] ssize_t written = ::write(vector.eventfd.get(), &one, sizeof one);
 }
@@ -60,11 +61,13 @@ void Irqs::unmask(uint32_t vector) {
 }
 
 void Irqs::clear_pending() {
-  for (Vector& v : vectors_) v.pending = false;
+  for (Vector& v : vectors_)
+    v.pending = false;
 }
 
 void Irqs::clear() {
-  for (Vector& v : vectors_) v = Vector{};
+  for (Vector& v : vectors_)
+    v = Vector{};
 }
 
 }  // namespace keyhole::vfio_user

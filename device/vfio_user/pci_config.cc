@@ -117,21 +117,22 @@ void PciConfig::add_express() {
   define<uint32_t>(at + PCI_EXP_DEVCAP,
                    PCI_EXP_DEVCAP_RBER | PCI_EXP_DEVCAP_FLR | PCI_EXP_DEVCAP_EXT_TAG | 2);
   // The reset bit reads as zero and is looked for in write().
-  define<uint16_t>(at + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_RELAX_EN | PCI_EXP_DEVCTL_NOSNOOP_EN | 0x2000,
+  define<uint16_t>(at + PCI_EXP_DEVCTL,
+                   PCI_EXP_DEVCTL_RELAX_EN | PCI_EXP_DEVCTL_NOSNOOP_EN | 0x2000,
                    static_cast<uint16_t>(0xffff & ~PCI_EXP_DEVCTL_BCR_FLR &
                                          ~(PCI_EXP_DEVCTL_PHANTOM | PCI_EXP_DEVCTL_AUX_PME)));
-  define<uint16_t>(at + PCI_EXP_DEVSTA, 0, 0,
-                   PCI_EXP_DEVSTA_CED | PCI_EXP_DEVSTA_NFED | PCI_EXP_DEVSTA_FED |
-                       PCI_EXP_DEVSTA_URD);
+  define<uint16_t>(
+      at + PCI_EXP_DEVSTA, 0, 0,
+      PCI_EXP_DEVSTA_CED | PCI_EXP_DEVSTA_NFED | PCI_EXP_DEVSTA_FED | PCI_EXP_DEVSTA_URD);
   define<uint32_t>(at + PCI_EXP_LNKCAP, link_speed | link_width);
   define<uint16_t>(at + PCI_EXP_LNKCTL, 0,
                    PCI_EXP_LNKCTL_RCB | PCI_EXP_LNKCTL_CCC | PCI_EXP_LNKCTL_ES);
   define<uint16_t>(at + PCI_EXP_LNKSTA, link_speed | link_width);
   define<uint32_t>(at + PCI_EXP_DEVCAP2, PCI_EXP_DEVCAP2_COMP_TMOUT_DIS);
   define<uint16_t>(at + PCI_EXP_DEVCTL2, 0, PCI_EXP_DEVCTL2_COMP_TMOUT_DIS);
-  define<uint32_t>(at + PCI_EXP_LNKCAP2,
-                   PCI_EXP_LNKCAP2_SLS_2_5GB | PCI_EXP_LNKCAP2_SLS_5_0GB |
-                       PCI_EXP_LNKCAP2_SLS_8_0GB | PCI_EXP_LNKCAP2_SLS_16_0GB);
+  define<uint32_t>(at + PCI_EXP_LNKCAP2, PCI_EXP_LNKCAP2_SLS_2_5GB | PCI_EXP_LNKCAP2_SLS_5_0GB |
+                                             PCI_EXP_LNKCAP2_SLS_8_0GB |
+                                             PCI_EXP_LNKCAP2_SLS_16_0GB);
   define<uint16_t>(at + PCI_EXP_LNKCTL2, link_speed, PCI_EXP_LNKCTL2_TLS);
 }
 
@@ -157,8 +158,8 @@ void PciConfig::write(uint64_t offset, std::span<const std::byte> in) {
   for (size_t i = 0; i < in.size() && offset < size && i < size - offset; ++i) {
     size_t at = offset + i;
     auto byte = std::to_integer<uint8_t>(in[i]);
-    value_[at] = static_cast<uint8_t>(
-        ((value_[at] & ~writable_[at]) | (byte & writable_[at])) & ~(byte & clear_[at]));
+    value_[at] = static_cast<uint8_t>(((value_[at] & ~writable_[at]) | (byte & writable_[at])) &
+                                      ~(byte & clear_[at]));
     if (at == express_ + PCI_EXP_DEVCTL + 1 && (byte & PCI_EXP_DEVCTL_BCR_FLR >> 8) != 0)
       function_reset = true;
   }

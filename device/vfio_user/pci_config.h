@@ -93,9 +93,9 @@ class PciConfig {
 
   PciConfigEvents& events_;
   std::array<uint8_t, size> value_{};
-  std::array<uint8_t, size> first_{};      // the value after reset
-  std::array<uint8_t, size> writable_{};   // bits that take what is written
-  std::array<uint8_t, size> clear_{};      // bits that a written one clears
+  std::array<uint8_t, size> first_{};     // the value after reset
+  std::array<uint8_t, size> writable_{};  // bits that take what is written
+  std::array<uint8_t, size> clear_{};     // bits that a written one clears
   size_t next_capability_ = 0x40;
   size_t link_ = 0x34;  // where the pointer to the next capability goes
   size_t express_ = 0;

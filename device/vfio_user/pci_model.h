@@ -2,9 +2,9 @@
 //
 // What the vfio-user server asks of the device behind it.
 //
-// The server calls these from within Server::on_ready(), on its owner's thread, one at a time and in
-// the order in which the client sent the messages. What the client sent has been checked by then as
-// far as the protocol goes: a region exists, an offset and a size lie inside it, a direction is
+// The server calls these from within Server::on_ready(), on its owner's thread, one at a time and
+// in the order in which the client sent the messages. What the client sent has been checked by then
+// as far as the protocol goes: a region exists, an offset and a size lie inside it, a direction is
 // allowed. Everything else about the values is still the client's word.
 //
 // An error is an errno value; the client gets it as the reply's error.

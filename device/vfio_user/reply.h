@@ -23,8 +23,7 @@ struct Server::Reply {
   int fd = -1;  // lent: it belongs to a region
 
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  Reply& add(const T& value) {
+  requires std::is_trivially_copyable_v<T> Reply& add(const T& value) {
     size_t at = payload.size();
     payload.resize(at + sizeof value);
     std::memcpy(payload.data() + at, &value, sizeof value);
@@ -34,8 +33,7 @@ struct Server::Reply {
 
 // The structure at the front of a payload; what follows it stays in `rest`.
 template <typename T>
-  requires std::is_trivially_copyable_v<T>
-std::optional<T> take(std::span<const std::byte>& rest) {
+requires std::is_trivially_copyable_v<T> std::optional<T> take(std::span<const std::byte>& rest) {
   if (rest.size() < sizeof(T)) return std::nullopt;
   T value;
   std::memcpy(&value, rest.data(), sizeof value);

@@ -5,6 +5,7 @@
 
 #include "vfio_user/server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -12,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -52,6 +54,8 @@ bool left_behind(const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
+Fd open_spare() { return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
 void check_region(const Region& region) {
   auto require = [&](bool condition, const char* rule) {
     if (!condition) throw std::invalid_argument(fmt::format("region {}: {}", region.index, rule));
@@ -82,8 +86,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::listen(ServerOptions
     return std::unexpected(
         fmt::format("cannot listen on {}: {}", options.socket_path, std::strerror(errno)));
 
-  return std::unique_ptr<Server>(
-      new Server(std::move(options), model, poll, std::move(listener)));
+  return std::unique_ptr<Server>(new Server(std::move(options), model, poll, std::move(listener)));
 }
 
 Server::Server(ServerOptions options, PciModel& model, Poll& poll, Fd listener)
@@ -91,6 +94,7 @@ Server::Server(ServerOptions options, PciModel& model, Poll& poll, Fd listener)
       model_(model),
       poll_(poll),
       listener_(std::move(listener)),
+      spare_(open_spare()),
       regions_(VFIO_PCI_NUM_REGIONS),
       msix_(options_.msix_vectors) {
   for (uint32_t index = 0; index < regions_.size(); ++index)
@@ -113,8 +117,23 @@ void Server::on_ready(int fd) {
     serve_client();
 }
 
+// A connection that cannot be accepted for want of descriptors would stay in the queue, and its
+// readiness keep the owner's loop from sleeping. So it is accepted with the spare one and closed.
+Fd Server::accept_connection() {
+  auto accept_one = [this] {
+    return Fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  };
+  Fd socket = accept_one();
+  if (socket || (errno != EMFILE && errno != ENFILE)) return socket;
+  spdlog::error("{}: turned a client away: no file descriptor left", options_.name);
+  spare_.reset();
+  accept_one().reset();
+  spare_ = open_spare();
+  return {};
+}
+
 void Server::accept_client() {
-  Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Fd socket = accept_connection();
   if (!socket) return;
 
   if (stream_) {
@@ -122,7 +141,8 @@ void Server::accept_client() {
     pollfd current{stream_->fd(), 0, 0};
     ::poll(&current, 1, 0);
     if ((current.revents & (POLLHUP | POLLERR)) == 0) {
-      spdlog::warn("{}: turned a second client away: one is connected", options_.name);
+      if (complaints_++ < max_complaints)
+        spdlog::warn("{}: turned a second client away: one is connected", options_.name);
       return;
     }
     leaving_ = "it closed the connection";
@@ -137,6 +157,7 @@ void Server::accept_client() {
   complaints_ = 0;
   leaving_.reset();
   spdlog::debug("{}: a client connected", options_.name);
+  watched_readable_ = watched_writable_ = false;
   watch_client();
 }
 
@@ -162,7 +183,12 @@ void Server::serve_client() {
 }
 
 void Server::watch_client() {
-  poll_.watch(stream_->fd(), stream_->unsent() <= max_unsent, stream_->unsent() > 0);
+  bool readable = stream_->unsent() <= max_unsent;
+  bool writable = stream_->unsent() > 0;
+  if (readable == watched_readable_ && writable == watched_writable_) return;
+  watched_readable_ = readable;
+  watched_writable_ = writable;
+  poll_.watch(stream_->fd(), readable, writable);
 }
 
 void Server::disconnect(const std::string& why) {
@@ -234,24 +260,37 @@ Server::Answer Server::dispatch(Message& message) {
   if (!takes_fds && !message.fds.empty()) return std::unexpected(EINVAL);
 
   switch (command) {
-    case Command::version: return version(message);
-    case Command::dma_map: return dma_map(message);
-    case Command::dma_unmap: return dma_unmap(message);
-    case Command::device_get_info: return device_info(message);
-    case Command::device_get_region_info: return region_info(message);
-    case Command::device_get_region_io_fds: return region_io_fds(message);
-    case Command::device_get_irq_info: return irq_info(message);
-    case Command::device_set_irqs: return set_irqs(message);
-    case Command::region_read: return region_read(message);
-    case Command::region_write: return region_write(message);
-    case Command::region_write_multi: return region_write_multi(message);
-    case Command::device_reset: return device_reset(message);
+    case Command::version:
+      return version(message);
+    case Command::dma_map:
+      return dma_map(message);
+    case Command::dma_unmap:
+      return dma_unmap(message);
+    case Command::device_get_info:
+      return device_info(message);
+    case Command::device_get_region_info:
+      return region_info(message);
+    case Command::device_get_region_io_fds:
+      return region_io_fds(message);
+    case Command::device_get_irq_info:
+      return irq_info(message);
+    case Command::device_set_irqs:
+      return set_irqs(message);
+    case Command::region_read:
+      return region_read(message);
+    case Command::region_write:
+      return region_write(message);
+    case Command::region_write_multi:
+      return region_write_multi(message);
+    case Command::device_reset:
+      return device_reset(message);
     case Command::dma_read:
     case Command::dma_write:
     case Command::dirty_pages:
     case Command::device_feature:
     case Command::mig_data_read:
-    case Command::mig_data_write: break;
+    case Command::mig_data_write:
+      break;
   }
   return std::unexpected(ENOTSUP);
 }

@@ -11,9 +11,9 @@
 // for, and the owner calls on_ready() when one is. One client at a time: another that connects
 // meanwhile is turned away at once, and when the client goes, the next may come.
 //
-// What a client sends is not trusted. A malformed message gets an error reply and does nothing. Only
-// when a size field makes it impossible to tell where the next message begins is the connection
-// dropped. A client that does not read its replies is not read from until it does.
+// What a client sends is not trusted. A malformed message gets an error reply and does nothing.
+// Only when a size field makes it impossible to tell where the next message begins is the
+// connection dropped. A client that does not read its replies is not read from until it does.
 
 #pragma once
 
@@ -37,8 +37,8 @@ namespace keyhole::vfio_user {
 class Poll {
  public:
   virtual ~Poll() = default;
-  // From now on call Server::on_ready(fd) when `fd` can be read / written (or has hung up). Replaces
-  // what was asked for `fd` before. Both false: not now, but hang-ups still count.
+  // From now on call Server::on_ready(fd) when `fd` can be read / written (or has hung up).
+  // Replaces what was asked for `fd` before. Both false: not now, but hang-ups still count.
   virtual void watch(int fd, bool readable, bool writable) = 0;
   // The descriptor is about to be closed.
   virtual void forget(int fd) = 0;
@@ -115,6 +115,7 @@ class Server {
   Server(ServerOptions options, PciModel& model, Poll& poll, Fd listener);
 
   void accept_client();
+  Fd accept_connection();
   void serve_client();
   void drop_client();
   void watch_client();
@@ -145,11 +146,14 @@ class Server {
   PciModel& model_;
   Poll& poll_;
   Fd listener_;
+  Fd spare_;                     // closed to make room for a connection that has to be turned away
   std::vector<Region> regions_;  // by index, absent ones with size 0
   Irqs msix_;
   Irqs unplug_{1};
 
   std::unique_ptr<Stream> stream_;
+  bool watched_readable_ = false;  // what Poll was last told of the client's socket
+  bool watched_writable_ = false;
   bool negotiated_ = false;
   bool client_takes_fds_ = true;
   bool in_message_ = false;

@@ -2,9 +2,9 @@
 //
 // The handler may run at any load or store, so it takes no lock and allocates nothing: it walks an
 // array of slots that only ever grows, in chunks that are never freed. A slot is written under a
-// lock by whoever registers or drops a mapping, `begin` last and first respectively. The handler can
-// meet a slot half written by another thread, but never the one it looks for: a thread faults only
-// in mappings that are registered while it uses them.
+// lock by whoever registers or drops a mapping, `begin` last and first respectively. The handler
+// can meet a slot half written by another thread, but never the one it looks for: a thread faults
+// only in mappings that are registered while it uses them.
 
 #include "vfio_user/sigbus.h"
 
@@ -80,7 +80,8 @@ namespace {
 
 void on_sigbus(int signal, siginfo_t* info, void* context) {
   int saved_errno = errno;
-  // Positive codes come from the kernel, at an access of this thread; the others are kill() and such.
+  // Positive codes come from the kernel, at an access of this thread; the others are kill() and
+  // such.
   bool repaired =
       info->si_code > 0 && replace_lost_memory(reinterpret_cast<std::uintptr_t>(info->si_addr));
   errno = saved_errno;
@@ -137,7 +138,8 @@ SigbusGuard::SigbusGuard(std::span<std::byte> mapping, size_t page_size) {
   slot_->begin.store(begin, std::memory_order_release);
 }
 
-SigbusGuard::SigbusGuard(SigbusGuard&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+SigbusGuard::SigbusGuard(SigbusGuard&& other) noexcept
+    : slot_(std::exchange(other.slot_, nullptr)) {}
 
 SigbusGuard& SigbusGuard::operator=(SigbusGuard&& other) noexcept {
   std::swap(slot_, other.slot_);

@@ -5,11 +5,11 @@
 // but the kernel's messenger. Checking the size before each access would be slow and still a race.
 //
 // So the mappings of guest memory are registered here, and a process-wide SIGBUS handler looks the
-// faulting address up. If it lies in one of them, the handler maps zero-filled anonymous memory over
-// the mapping from that page to its end, marks the mapping as damaged and returns: the access is
-// done again and succeeds. The copy finishes, its owner sees damaged() and stops using the memory.
-// From the faulting page to the end, because that is what a truncated file has lost, and because
-// page by page a hostile client could make us spend a kernel mapping on every second page.
+// faulting address up. If it lies in one of them, the handler maps zero-filled anonymous memory
+// over the mapping from that page to its end, marks the mapping as damaged and returns: the access
+// is done again and succeeds. The copy finishes, its owner sees damaged() and stops using the
+// memory. From the faulting page to the end, because that is what a truncated file has lost, and
+// because page by page a hostile client could make us spend a kernel mapping on every second page.
 //
 // Any other SIGBUS goes to whoever had the signal before, and by default ends the process.
 

@@ -2,11 +2,11 @@
 //
 // vfio-user messages on a non-blocking stream socket.
 //
-// A stream has no message boundaries, and file descriptors travel beside its bytes: the kernel hands
-// them over with the first byte of the sendmsg() that carried them. If we read ahead, a descriptor
-// could belong to either of two messages. So no read goes past the end of the current message (the
-// header first, which has the size, and then the rest), and every descriptor that arrives belongs to
-// the message being read, however the sender cut it up.
+// A stream has no message boundaries, and file descriptors travel beside its bytes: the kernel
+// hands them over with the first byte of the sendmsg() that carried them. If we read ahead, a
+// descriptor could belong to either of two messages. So no read goes past the end of the current
+// message (the header first, which has the size, and then the rest), and every descriptor that
+// arrives belongs to the message being read, however the sender cut it up.
 
 #pragma once
 

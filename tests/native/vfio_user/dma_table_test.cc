@@ -63,11 +63,26 @@ TEST(DmaTable, RightsAreThoseOfTheMap) {
   EXPECT_NE(table.find(page, 8, DmaAccess::write), nullptr);
 }
 
+TEST(DmaTable, TheWholeMapAtAnAddressIsToldToOnesOwnCache) {
+  DmaTable table;
+  Fd file = memory_file(4 * page);
+  ASSERT_TRUE(table.map(mapping(0x10000, 2 * page, file)));
+  ASSERT_TRUE(table.map(mapping(0x20000, 2 * page, file, 0, DmaAccess::read)));
+  ASSERT_TRUE(table.map(mapping(0x30000, 2 * page, Fd{})));
+  DmaTable::Whole whole = table.whole(0x11234);
+  EXPECT_EQ(whole.first, 0x10000u);
+  EXPECT_EQ(whole.last, 0x11fffu);
+  EXPECT_EQ(whole.host, table.find(0x10000, 1, DmaAccess::read));
+  EXPECT_TRUE(whole.writable);
+  EXPECT_FALSE(table.whole(0x20000).writable);
+  EXPECT_EQ(table.whole(0x30000).host, nullptr);
+  EXPECT_EQ(table.whole(0x12000).host, nullptr);
+}
+
 TEST(DmaTable, AFileThatMayOnlyBeReadCannotBeMappedForWriting) {
   DmaTable table;
   Fd file = memory_file(page);
-  Fd read_only(
-      open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  Fd read_only(open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_TRUE(read_only);
   EXPECT_EQ(table.map(mapping(0, page, read_only)).error(), EACCES);
   EXPECT_TRUE(table.map(mapping(0, page, read_only, 0, DmaAccess::read)));
@@ -175,8 +190,7 @@ TEST(DmaTable, AgreesWithAPlainListUnderRandomChanges) {
         overlaps = overlaps || (iova < start + count * page && start < iova + pages * page);
       bool fits = model.size() < 64;
       // The file's pages are as the addresses, so that a lookup can be checked by its contents.
-      bool mapped =
-          table.map(mapping(iova, pages * page, file, iova % (56 * page))).has_value();
+      bool mapped = table.map(mapping(iova, pages * page, file, iova % (56 * page))).has_value();
       EXPECT_EQ(mapped, !overlaps && fits);
       if (mapped) model[iova] = pages;
     } else {
@@ -190,12 +204,13 @@ TEST(DmaTable, AgreesWithAPlainListUnderRandomChanges) {
       }
       EXPECT_EQ(table.unmap(iova, pages * page).has_value(), any && !cut);
       if (any && !cut)
-        std::erase_if(model, [&](auto& m) { return m.first >= iova && m.first < iova + pages * page; });
+        std::erase_if(model,
+                      [&](auto& m) { return m.first >= iova && m.first < iova + pages * page; });
     }
     uint64_t probe = below(256 * page);
     auto next = model.upper_bound(probe);
-    bool inside = next != model.begin() &&
-                  probe < std::prev(next)->first + std::prev(next)->second * page;
+    bool inside =
+        next != model.begin() && probe < std::prev(next)->first + std::prev(next)->second * page;
     EXPECT_EQ(table.find(probe, 1, DmaAccess::read) != nullptr, inside);
     ASSERT_EQ(table.count(), model.size());
   }

@@ -59,10 +59,10 @@ TEST_F(ServerTest, MalformedMapsAreRefusedAndTheirDescriptorsClosed) {
   EXPECT_EQ(refused({}, {file.get()}), EINVAL);
   EXPECT_EQ(refused(good, {file.get(), file.get()}), EINVAL);  // two descriptors
   EXPECT_EQ(refused(map_payload(0x1000, 0), {file.get()}), EINVAL);
-  EXPECT_EQ(refused(map_payload(~0xfffull, 0x2000), {file.get()}), EINVAL);     // past 2^64
-  EXPECT_EQ(refused(map_payload(0x1000, 4096, 0, 0), {file.get()}), EINVAL);    // neither r nor w
-  EXPECT_EQ(refused(map_payload(0x1000, 4096, 0, 0x13), {file.get()}), EINVAL); // unknown flag
-  EXPECT_EQ(refused(map_payload(0x1000, 5 * 4096), {file.get()}), EINVAL);      // beyond the file
+  EXPECT_EQ(refused(map_payload(~0xfffull, 0x2000), {file.get()}), EINVAL);      // past 2^64
+  EXPECT_EQ(refused(map_payload(0x1000, 4096, 0, 0), {file.get()}), EINVAL);     // neither r nor w
+  EXPECT_EQ(refused(map_payload(0x1000, 4096, 0, 0x13), {file.get()}), EINVAL);  // unknown flag
+  EXPECT_EQ(refused(map_payload(0x1000, 5 * 4096), {file.get()}), EINVAL);       // beyond the file
   EXPECT_EQ(refused(map_payload(0x1000, 4096, 4 * 4096), {file.get()}), EINVAL);
   EXPECT_EQ(refused(map_payload(0x1000, 4096, ~0xfffull), {file.get()}), EINVAL);
   EXPECT_EQ(refused(map_payload(0x1000, 4096, 1), {file.get()}), EINVAL);  // unaligned

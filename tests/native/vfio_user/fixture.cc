@@ -122,7 +122,8 @@ std::optional<Answer> Client::receive() {
   if (recvmsg(fd(), &header, MSG_CMSG_CLOEXEC) != sizeof answer.header) return std::nullopt;
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i)
-      answer.fds.emplace_back(value_at<int>({reinterpret_cast<std::byte*>(CMSG_DATA(c)), 64}, 4 * i));
+      answer.fds.emplace_back(
+          value_at<int>({reinterpret_cast<std::byte*>(CMSG_DATA(c)), 64}, 4 * i));
   }
   answer.payload.resize(answer.header.size - sizeof answer.header);
   for (size_t got = 0; got < answer.payload.size();) {
@@ -145,8 +146,7 @@ ServerTest::ServerTest() {
   std::string pattern = testing::TempDir() + "vfio_user_XXXXXX";
   directory = mkdtemp(pattern.data());
   path = directory + "/socket";
-  doorbells =
-      std::make_shared<SharedMemory>(SharedMemory::create("doorbells", bar0_size).value());
+  doorbells = std::make_shared<SharedMemory>(SharedMemory::create("doorbells", bar0_size).value());
 
   ServerOptions options;
   options.name = "test";
@@ -167,14 +167,17 @@ ServerTest::~ServerTest() {
   std::filesystem::remove_all(directory);
 }
 
-void ServerTest::watch(int fd, bool readable, bool writable) { watched[fd] = {readable, writable}; }
+void ServerTest::watch(int fd, bool readable, bool writable) {
+  ++watches;
+  watched[fd] = {readable, writable};
+}
 
 void ServerTest::pump() {
   for (int idle = 0; idle < 10000; ++idle) {
     std::vector<pollfd> polls;
     for (auto [fd, interest] : watched) {
-      auto events = static_cast<short>((interest.readable ? POLLIN : 0) |
-                                       (interest.writable ? POLLOUT : 0));
+      auto events =
+          static_cast<short>((interest.readable ? POLLIN : 0) | (interest.writable ? POLLOUT : 0));
       polls.push_back({fd, events, 0});
     }
     if (::poll(polls.data(), polls.size(), 0) <= 0) return;

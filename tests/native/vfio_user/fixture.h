@@ -84,7 +84,7 @@ class FakeModel : public PciModel {
   int resets = 0;
   int arrivals = 0;
   int departures = 0;
-  std::optional<int> refuse;          // errno for the next read or write
+  std::optional<int> refuse;           // errno for the next read or write
   Server* hang_up_on_write = nullptr;  // disconnects in the middle of a write
 };
 
@@ -151,6 +151,7 @@ class ServerTest : public testing::Test, public Poll {
     bool writable;
   };
   std::map<int, Interest> watched;
+  int watches = 0;
   std::string directory;
   std::string path;
   FakeModel model;

@@ -2,6 +2,7 @@
 //
 // Bytes, boundaries and connections: what does not depend on what a message means.
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -9,6 +10,27 @@
 #include "fixture.h"
 
 namespace keyhole::vfio_user {
+
+namespace {
+
+// While it lives, this process can open no further descriptor.
+class NoDescriptorsLeft {
+ public:
+  NoDescriptorsLeft() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit_), 0);
+    rlimit tight{64, limit_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    for (Fd fd(dup(0)); fd; fd = Fd(dup(0)))
+      all_.push_back(std::move(fd));
+  }
+  ~NoDescriptorsLeft() { setrlimit(RLIMIT_NOFILE, &limit_); }
+
+ private:
+  rlimit limit_{};
+  std::vector<Fd> all_;
+};
+
+}  // namespace
 
 TEST_F(ServerTest, AMessageThatArrivesByteByByteIsAnsweredOnce) {
   auto client = attach();
@@ -246,6 +268,43 @@ TEST_F(ServerTest, ANewClientGetsInWhenTheOldOneHasJustHungUp) {
   auto second = attach();
   EXPECT_TRUE(alive(*second));
   EXPECT_EQ(model.departures, 1);
+}
+
+TEST_F(ServerTest, AClientIsTurnedAwayWhenNoDescriptorIsLeft) {
+  // A client that gets in first: UBSan needs descriptors to look at a type it has not seen yet.
+  attach()->close();
+  pump();
+  Client client(path);
+  ASSERT_TRUE(client.connected());
+  {
+    NoDescriptorsLeft none;
+    pump();  // which fails if the server stays ready for ever
+  }
+  EXPECT_TRUE(client.closed());
+  auto next = attach();
+  EXPECT_TRUE(alive(*next));
+}
+
+TEST_F(ServerTest, DescriptorsThatDoNotFitIntoThisProcessAreNoHarm) {
+  auto client = attach();
+  Fd file = memory_file(4096);
+  client->send(Command::dma_map, map_payload(0x1000, 4096), {file.get()});
+  {
+    NoDescriptorsLeft none;
+    pump();
+  }
+  auto answer = client->receive();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->header.error, uint32_t{E2BIG});
+  EXPECT_EQ(model.table.count(), 0u);
+}
+
+TEST_F(ServerTest, TheOwnerIsToldWhatToWaitForOnlyWhenItChanges) {
+  auto client = attach();
+  watches = 0;
+  for (int i = 0; i < 10; ++i)
+    EXPECT_TRUE(alive(*client));
+  EXPECT_EQ(watches, 0);
 }
 
 TEST_F(ServerTest, AClientThatOnlyConnectsDoesNotTouchTheModel) {

@@ -47,8 +47,8 @@ TEST_F(ServerTest, ARaisedVectorSignalsItsEventfdAndNoOther) {
   auto client = attach();
   Fd first = event_fd();
   Fd second = event_fd();
-  Answer answer =
-      ask(*client, Command::device_set_irqs, set(trigger_eventfd, 2, 2), {first.get(), second.get()});
+  Answer answer = ask(*client, Command::device_set_irqs, set(trigger_eventfd, 2, 2),
+                      {first.get(), second.get()});
   EXPECT_FALSE(answer.failed());
   EXPECT_TRUE(answer.payload.empty());
   server->raise(3);
@@ -150,23 +150,23 @@ TEST_F(ServerTest, MalformedIrqSettingsAreRefusedAndChangeNothing) {
   };
   EXPECT_EQ(refused({}), EINVAL);
   EXPECT_EQ(refused(Bytes(19)), EINVAL);
-  EXPECT_EQ(refused(set(trigger_eventfd, 0, 1) + Bytes(4), {fd}), EINVAL);       // too long
-  EXPECT_EQ(refused(set(trigger_eventfd, 0, 1, msix, 19), {fd}), EINVAL);        // argsz
-  EXPECT_EQ(refused(set(trigger_eventfd, 0, 1, 5), {fd}), EINVAL);               // no such type
+  EXPECT_EQ(refused(set(trigger_eventfd, 0, 1) + Bytes(4), {fd}), EINVAL);  // too long
+  EXPECT_EQ(refused(set(trigger_eventfd, 0, 1, msix, 19), {fd}), EINVAL);   // argsz
+  EXPECT_EQ(refused(set(trigger_eventfd, 0, 1, 5), {fd}), EINVAL);          // no such type
   EXPECT_EQ(refused(set(trigger_eventfd, 0, 1, VFIO_PCI_INTX_IRQ_INDEX), {fd}), EINVAL);
-  EXPECT_EQ(refused(set(trigger_eventfd, vectors, 1), {fd}), EINVAL);            // out of range
+  EXPECT_EQ(refused(set(trigger_eventfd, vectors, 1), {fd}), EINVAL);  // out of range
   EXPECT_EQ(refused(set(trigger_eventfd, 5, 2), {fd, fd}), EINVAL);
-  EXPECT_EQ(refused(set(trigger_eventfd, ~0u, 2), {fd, fd}), EINVAL);            // wraps around
+  EXPECT_EQ(refused(set(trigger_eventfd, ~0u, 2), {fd, fd}), EINVAL);  // wraps around
   EXPECT_EQ(refused(set(trigger_eventfd, 1, ~0u), {fd}), EINVAL);
-  EXPECT_EQ(refused(set(trigger_eventfd, 0, 2), {fd}), EINVAL);                  // one fd for two
+  EXPECT_EQ(refused(set(trigger_eventfd, 0, 2), {fd}), EINVAL);  // one fd for two
   EXPECT_EQ(refused(set(trigger_eventfd, 0, 1), {fd, fd}), EINVAL);
   EXPECT_EQ(refused(set(trigger_eventfd, 0, 0)), EINVAL);
   EXPECT_EQ(refused(set(trigger, 1, 0)), EINVAL);
   EXPECT_EQ(refused(set(mask, 0, 0)), EINVAL);
-  EXPECT_EQ(refused(set(trigger, 0, 1), {fd}), EINVAL);                          // fd with no use
-  EXPECT_EQ(refused(set(VFIO_IRQ_SET_ACTION_TRIGGER, 0, 1)), EINVAL);            // no data type
-  EXPECT_EQ(refused(set(VFIO_IRQ_SET_DATA_NONE, 0, 1)), EINVAL);                 // no action
-  EXPECT_EQ(refused(set(trigger | VFIO_IRQ_SET_ACTION_MASK, 0, 1)), EINVAL);     // two actions
+  EXPECT_EQ(refused(set(trigger, 0, 1), {fd}), EINVAL);                       // fd with no use
+  EXPECT_EQ(refused(set(VFIO_IRQ_SET_ACTION_TRIGGER, 0, 1)), EINVAL);         // no data type
+  EXPECT_EQ(refused(set(VFIO_IRQ_SET_DATA_NONE, 0, 1)), EINVAL);              // no action
+  EXPECT_EQ(refused(set(trigger | VFIO_IRQ_SET_ACTION_MASK, 0, 1)), EINVAL);  // two actions
   EXPECT_EQ(refused(set(trigger | VFIO_IRQ_SET_DATA_BOOL, 0, 1) + Bytes(1)), EINVAL);
   EXPECT_EQ(refused(set(trigger | 0x100, 0, 1)), EINVAL);
   uint32_t bools = VFIO_IRQ_SET_DATA_BOOL | VFIO_IRQ_SET_ACTION_TRIGGER;
@@ -188,9 +188,9 @@ TEST_F(ServerTest, ADescriptorThatIsNoEventfdIsRefused) {
   Fd read_end(pipe_fds[0]);
   Fd write_end(pipe_fds[1]);
   for (int fd : {file.get(), write_end.get(), client->fd()})
-    EXPECT_EQ(refusal(*client, Command::device_set_irqs, set(trigger_eventfd, 0, 2),
-                      {event.get(), fd}),
-              EINVAL);
+    EXPECT_EQ(
+        refusal(*client, Command::device_set_irqs, set(trigger_eventfd, 0, 2), {event.get(), fd}),
+        EINVAL);
   // Neither of the two was taken.
   server->raise(0);
   EXPECT_EQ(signals(event), 0u);

@@ -14,8 +14,9 @@ namespace keyhole::vfio_user {
 namespace {
 
 constexpr PciIdentity identity{0x1234, 0x4b48, 0x1af4, 0x1100, 0x020000, 0x42};
-constexpr std::array<PciBar, 6> bars{PciBar{1 << 20, true, false}, {}, PciBar{4096, false, false},
-                                     PciBar{}, PciBar{uint64_t{8} << 30, true, true}, {}};
+constexpr std::array<PciBar, 6> bars{
+    PciBar{1 << 20, true, false},          {}, PciBar{4096, false, false}, PciBar{},
+    PciBar{uint64_t{8} << 30, true, true}, {}};
 constexpr PciMsix msix{33, 2, 0x400, 2, 0x800};
 
 class PciConfigTest : public testing::Test, public PciConfigEvents {
@@ -204,10 +205,10 @@ TEST_F(PciConfigTest, AnImpossibleDescriptionIsABugOfTheOwner) {
   with({PciBar{1 << 20, true}, PciBar{4096}}, {});
   with({PciBar{}, PciBar{}, PciBar{}, PciBar{}, PciBar{}, PciBar{4096, true}}, {});
   with(bars, {4097, 2, 0, 2, 0x800});
-  with(bars, {33, 3, 0, 2, 0x800});          // no such BAR
-  with(bars, {33, 2, 4096 - 8, 2, 0x800});   // beyond its end
+  with(bars, {33, 3, 0, 2, 0x800});         // no such BAR
+  with(bars, {33, 2, 4096 - 8, 2, 0x800});  // beyond its end
   with(bars, {33, 2, 0, 2, 4096});
-  with(bars, {33, 2, 0x404, 2, 0x800});      // not a multiple of 8
+  with(bars, {33, 2, 0x404, 2, 0x800});  // not a multiple of 8
 }
 
 }  // namespace keyhole::vfio_user

@@ -25,8 +25,8 @@ TEST_F(ServerTest, DeviceInfoTellsOfAPciDeviceThatCanBeReset) {
   auto client = attach();
   DeviceInfoPayload request;
   request.argsz = sizeof request;
-  auto info =
-      value_at<DeviceInfoPayload>(ask(*client, Command::device_get_info, bytes_of(request)).payload);
+  auto info = value_at<DeviceInfoPayload>(
+      ask(*client, Command::device_get_info, bytes_of(request)).payload);
   EXPECT_EQ(info.flags, uint32_t{VFIO_DEVICE_FLAGS_PCI | VFIO_DEVICE_FLAGS_RESET});
   EXPECT_EQ(info.num_regions, 9u);
   EXPECT_EQ(info.num_irqs, 5u);
@@ -67,8 +67,7 @@ TEST_F(ServerTest, AMappableRegionComesWithItsDescriptorAndAreas) {
   // The client's mapping is the server's memory, and the client cannot make it smaller.
   ASSERT_EQ(second.fds.size(), 1u);
   EXPECT_NE(ftruncate(second.fds[0].get(), 0), 0);
-  void* mapped =
-      mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, second.fds[0].get(), 4096);
+  void* mapped = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, second.fds[0].get(), 4096);
   ASSERT_NE(mapped, MAP_FAILED);
   static_cast<char*>(mapped)[17] = 'x';
   EXPECT_EQ(doorbells->bytes()[4096 + 17], std::byte{'x'});
@@ -99,8 +98,8 @@ TEST_F(ServerTest, MalformedRegionInfoRequestsAreRefused) {
 
 TEST_F(ServerTest, NoPartOfARegionIsServedByAnEventfd) {
   auto client = attach();
-  Answer answer = ask(*client, Command::device_get_region_io_fds,
-                      bytes_of(RegionIoFdsPayload{16, 0, 0, 0}));
+  Answer answer =
+      ask(*client, Command::device_get_region_io_fds, bytes_of(RegionIoFdsPayload{16, 0, 0, 0}));
   EXPECT_EQ(value_at<RegionIoFdsPayload>(answer.payload).count, 0u);
   EXPECT_EQ(value_at<RegionIoFdsPayload>(answer.payload).argsz, 16u);
   EXPECT_TRUE(answer.fds.empty());
@@ -154,8 +153,8 @@ TEST_F(ServerTest, AccessesOutsideARegionAreRefused) {
   EXPECT_EQ(read(1, 0, 4), EINVAL);  // absent
   EXPECT_EQ(read(9, 0, 4), EINVAL);
   EXPECT_EQ(read(~0u, 0, 4), EINVAL);
-  EXPECT_EQ(refusal(*client, Command::region_write,
-                    access_payload(0, bar0_size - 4, 8) + Bytes(8)), EINVAL);
+  EXPECT_EQ(refusal(*client, Command::region_write, access_payload(0, bar0_size - 4, 8) + Bytes(8)),
+            EINVAL);
   EXPECT_EQ(refusal(*client, Command::region_write, access_payload(2, 0, 4) + Bytes(4)), EPERM);
   EXPECT_TRUE(model.writes.empty());
 }

@@ -29,8 +29,8 @@ TEST_F(ServerTest, QemusVersionIsAnsweredWithinItsBufferAndWithoutMigration) {
   ASSERT_FALSE(answer.failed());
   EXPECT_LE(answer.payload.size(), request.size());
   std::string text = reply_text(answer);
-  for (const char* capability : {"max_dma_maps", "max_msg_fds", "max_data_xfer_size", "pgsizes",
-                                 "write_multiple"})
+  for (const char* capability :
+       {"max_dma_maps", "max_msg_fds", "max_data_xfer_size", "pgsizes", "write_multiple"})
     EXPECT_NE(text.find(capability), std::string::npos) << text;
   EXPECT_EQ(text.find("migration"), std::string::npos) << text;
   EXPECT_EQ(model.arrivals, 1);
@@ -38,9 +38,9 @@ TEST_F(ServerTest, QemusVersionIsAnsweredWithinItsBufferAndWithoutMigration) {
 
 TEST_F(ServerTest, NoCapabilityIsAnsweredThatWasNotProposed) {
   auto client = connect();
-  Answer answer =
-      ask(*client, Command::version,
-          version_payload(R"({"capabilities":{"max_msg_fds":1,"twin_socket":{"supported":true}}})"));
+  Answer answer = ask(
+      *client, Command::version,
+      version_payload(R"({"capabilities":{"max_msg_fds":1,"twin_socket":{"supported":true}}})"));
   EXPECT_EQ(reply_text(answer), R"({"capabilities":{"max_msg_fds":16}})");
 }
 
