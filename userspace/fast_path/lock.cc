@@ -20,6 +20,9 @@ void Lock::contend() {
     state_.wait(kAwaited, std::memory_order_relaxed);
 }
 
-void Lock::wake() { state_.notify_one(); }
+int Lock::wake() {
+  state_.notify_one();
+  return 0;
+}
 
 }  // namespace keyhole::verbs

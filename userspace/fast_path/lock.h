@@ -19,25 +19,33 @@ class Lock {
   void elide(bool yes) { elided_ = yes; }
   bool elided() const { return elided_; }
 
-  void lock() {
-    if (elided_) return;
+  // True when taken at once; else take it by contend().
+  bool try_lock() {
+    if (elided_) return true;
     std::uint32_t free = kFree;
-    if (!state_.compare_exchange_strong(free, kTaken, std::memory_order_acquire,
-                                        std::memory_order_relaxed)) [[unlikely]]
+    return state_.compare_exchange_strong(free, kTaken, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  }
+  void contend();
+
+  void lock() {
+    if (!try_lock()) [[unlikely]]
       contend();
   }
 
-  void unlock() {
-    if (elided_) return;
+  // Always 0. The hot functions end with `return lock.unlock()`, so that the rare call that wakes a
+  // waiter is a jump and they need save no registers for it.
+  int unlock() {
+    if (elided_) return 0;
     if (state_.exchange(kFree, std::memory_order_release) == kAwaited) [[unlikely]]
-      wake();
+      return wake();
+    return 0;
   }
 
  private:
   static constexpr std::uint32_t kFree = 0, kTaken = 1, kAwaited = 2;
 
-  void contend();
-  void wake();
+  int wake();
 
   std::atomic<std::uint32_t> state_{kFree};
   bool elided_ = false;

@@ -4,9 +4,10 @@
 // SGEs, and the whole chain is announced by one doorbell. A request that is refused leaves no
 // trace: the producer index moves only past what is complete.
 //
-// Nearly all requests are of one shape: SEND, WRITE or READ on a connected QP with at most two
-// SGEs, which is one block that cannot wrap. put_direct() is that shape, inlined into the loop;
-// everything else is a call away.
+// Nearly all requests are of one shape: SEND, WRITE or READ on a connected QP with at most two SGEs
+// or 32 bytes inline, which is one block that cannot wrap. put_direct() is that shape. The loop
+// over it calls nothing, so it has no registers to save; the first request of another shape hands
+// the rest of the chain to post_rest().
 
 #include "fast_path.h"
 #include "wqe.h"
@@ -17,29 +18,36 @@ namespace {
 // What a put function returns: the blocks that the request took, or a negated errno.
 using Built = int;
 
-constexpr unsigned kDirectFlags = kSendFlags & ~IBV_SEND_INLINE;
-constexpr unsigned kDirectSges = (KH_WQE_BLOCK - kRdmaBytes) / sizeof(kh_sge);
-static_assert(kDirectSges == 2);
+// Builds the request if it has the direct shape. False: it has not, and nothing counts as written.
+inline bool put_direct(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr) {
+  const auto number = static_cast<unsigned>(wr.opcode);
+  if (number >= 32 || !(sq.direct >> number & 1)) return false;
+  const Opcode& opcode = kOpcodes[number];
+  unsigned num_sge = wr.num_sge;
+  const ibv_sge* sges = wr.sg_list;
+  std::uint32_t inline_len = 0;
 
-inline bool is_direct(const SendQueue& sq, const ibv_send_wr& wr) {
-  const auto opcode = static_cast<unsigned>(wr.opcode);
-  const auto num_sge = static_cast<unsigned>(wr.num_sge);
-  return opcode < 32 && (sq.direct >> opcode & 1) && !(wr.send_flags & ~kDirectFlags) &&
-         num_sge <= kDirectSges && num_sge <= sq.max_sge;
-}
-
-inline void put_direct(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr) {
-  const Opcode& opcode = kOpcodes[wr.opcode];
-  const auto num_sge = static_cast<unsigned>(wr.num_sge);
+  if (wr.send_flags & ~(kSendFlags & ~IBV_SEND_INLINE)) [[unlikely]] {
+    if ((wr.send_flags & ~kSendFlags) || num_sge != 1 || number == IBV_WR_RDMA_READ) return false;
+    inline_len = sges->length;
+    if (inline_len > sq.direct_inline || sq.max_sge == 0) return false;
+    num_sge = 0;
+    copy_short<kDirectInline>(wqe + kRdmaBytes, reinterpret_cast<const std::byte*>(sges->addr),
+                              inline_len);
+  } else {
+    if (num_sge > kDirectSges || num_sge > sq.max_sge) return false;
+    if (num_sge) {
+      std::memcpy(wqe + kRdmaBytes, sges, sizeof(kh_sge));
+      if (num_sge == 2) std::memcpy(wqe + kRdmaBytes + sizeof(kh_sge), sges + 1, sizeof(kh_sge));
+    }
+  }
   put_ctrl(wqe, opcode.head | wqe_head(0, wr.send_flags | sq.always_flags, 0, num_sge),
            wr.imm_data & opcode.imm, wr.wr_id);
   if (opcode.remote)
-    put_rdma(wqe, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey, 0);
+    put_rdma(wqe, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey, inline_len);
   else
-    put_rdma(wqe, 0, 0, 0);
-  if (num_sge == 0) return;
-  std::memcpy(wqe + kRdmaBytes, &wr.sg_list[0], sizeof(kh_sge));
-  if (num_sge == 2) std::memcpy(wqe + kRdmaBytes + sizeof(kh_sge), &wr.sg_list[1], sizeof(kh_sge));
+    put_rdma(wqe, 0, 0, inline_len);
+  return true;
 }
 
 // The segment after ctrl of a SEND, WRITE or READ, by the QP's type.
@@ -125,9 +133,8 @@ Built put_bind_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& w
   return 1;
 }
 
-// Every request that put_direct() does not take, and the refusal of what nothing takes.
-[[gnu::noinline]] Built put_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr,
-                                    std::uint32_t room) {
+// Every request, and the refusal of what is none.
+Built put_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr, std::uint32_t room) {
   const auto opcode = static_cast<unsigned>(wr.opcode);
   if (opcode >= kOpcodes.size() || !(sq.allowed >> opcode & 1) || (wr.send_flags & ~kSendFlags))
       [[unlikely]]
@@ -150,24 +157,13 @@ Built put_bind_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& w
   }
 }
 
-}  // namespace
-
-int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
-  Qp& qp = qp_of(ibqp);
+// Posts the rest of a chain, from index pi on, and leaves the lock.
+[[gnu::noinline]] int post_rest(Qp& qp, std::uint32_t pi, std::uint32_t limit, ibv_send_wr* wr,
+                                ibv_send_wr** bad_wr) {
   SendQueue& sq = qp.sq;
-
-  sq.lock.lock();
-  const std::uint32_t limit = post_limit(sq);
-  std::uint32_t pi = sq.pi;
   int error = 0;
   for (; wr; wr = wr->next) {
-    std::byte* wqe = block_at(sq, pi);
-    if (pi != limit && is_direct(sq, *wr)) [[likely]] {
-      put_direct(sq, wqe, *wr);
-      pi++;
-      continue;
-    }
-    const Built built = put_request(sq, wqe, *wr, limit - pi);
+    const Built built = put_request(sq, block_at(sq, pi), *wr, limit - pi);
     if (built < 0) [[unlikely]] {
       error = -built;
       *bad_wr = wr;
@@ -175,12 +171,41 @@ int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     }
     pi += built;
   }
-  if (pi != sq.pi) [[likely]] {
+  if (pi != sq.pi) {
     sq.pi = pi;
     ring_send(qp, pi);
   }
   sq.lock.unlock();
   return error;
+}
+
+// Posts a chain; the lock is held and left.
+inline int post_chain(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  SendQueue& sq = qp.sq;
+  const std::uint32_t limit = post_limit(sq);
+  std::uint32_t pi = sq.pi;
+  for (; wr; wr = wr->next) {
+    if (pi == limit || !put_direct(sq, block_at(sq, pi), *wr))
+      return post_rest(qp, pi, limit, wr, bad_wr);
+    pi++;
+  }
+  sq.pi = pi;
+  ring_send(qp, pi);
+  return sq.lock.unlock();
+}
+
+[[gnu::noinline, gnu::cold]] int post_contended(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  qp.sq.lock.contend();
+  return post_chain(qp, wr, bad_wr);
+}
+
+}  // namespace
+
+int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  Qp& qp = qp_of(ibqp);
+  if (!qp.sq.lock.try_lock()) [[unlikely]]
+    return post_contended(qp, wr, bad_wr);
+  return post_chain(qp, wr, bad_wr);
 }
 
 }  // namespace keyhole::verbs

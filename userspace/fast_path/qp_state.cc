@@ -47,6 +47,7 @@ void init_qp(Qp& qp, ibv_qp_type type, bool sq_sig_all, unsigned max_send_sge,
   qp.sq.always_flags = sq_sig_all ? KH_WQE_SIGNALED : 0;
   qp.sq.max_sge = static_cast<std::uint8_t>(max_send_sge);
   qp.sq.max_inline = static_cast<std::uint16_t>(max_inline);
+  qp.sq.direct_inline = static_cast<std::uint8_t>(std::min(max_inline, kDirectInline));
   qp.sq.lock.elide(single_threaded);
   qp.rq.max_sge = static_cast<std::uint8_t>(max_recv_sge);
   qp.rq.lock.elide(single_threaded);

@@ -49,6 +49,7 @@ struct alignas(kCacheLine) SendQueue {
   std::uint32_t always_flags = 0;  // KH_WQE_SIGNALED with sq_sig_all
   std::uint16_t max_inline = 0;    // bytes
   std::uint8_t max_sge = 0;
+  std::uint8_t direct_inline = 0;  // bytes of inline data that put_direct() may copy
   bool ud = false;
   std::uint32_t type_allows = 0;  // what `allowed` becomes in RTS: set by init_qp()
   kh_qp_db* db = nullptr;
@@ -62,7 +63,7 @@ struct alignas(kCacheLine) SendQueue {
     std::uint32_t end = 0;      // blocks posted once this batch is rung
     std::uint32_t limit = 0;    // end may not pass this; equal to it once the batch has failed
     int error = 0;
-    bool address_missing = false;  // UD: wr_set_ud_addr has still to come
+    std::uint32_t address_missing = false;  // UD: wr_set_ud_addr has still to come
   };
   alignas(kCacheLine) Build build;
 

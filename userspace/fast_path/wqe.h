@@ -50,6 +50,11 @@ inline constexpr std::uint32_t kInlineOpcodes = kUdOpcodes | bit(IBV_WR_SEND_WIT
                                                 bit(IBV_WR_RDMA_WRITE_WITH_IMM);
 inline constexpr std::uint32_t kDirectOpcodes = kInlineOpcodes | bit(IBV_WR_RDMA_READ);
 
+// What fits the one block of put_direct() in post_send.cc.
+inline constexpr unsigned kDirectSges = (KH_WQE_BLOCK - kRdmaBytes) / sizeof(kh_sge);
+inline constexpr unsigned kDirectInline = KH_WQE_BLOCK - kRdmaBytes;
+static_assert(kDirectSges == 2);
+
 // An opcode of enum ibv_wr_opcode as the device has it; the numbers differ.
 struct Opcode {
   std::uint32_t head;  // wqe_head() of one block
@@ -144,12 +149,11 @@ inline void put_sges(const SendQueue& sq, std::byte* to, const ibv_sge* from, st
     std::memcpy(to, from, sizeof(kh_sge));
 }
 
-// Most inline data is short: a call to memcpy would cost more than the copy. Pieces of a power of
-// 2, the last one overlapping the one before, so that nothing outside is read or written.
+// Most inline data is short: a call to memcpy would cost more than the copy. Two pieces of a power
+// of 2 that may overlap, so that nothing outside is read or written.
+template <std::size_t most = 64>
 inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 64) {
-    std::memcpy(to, from, bytes);
-  } else if (bytes > 32) {
+  if (most > 32 && bytes > 32) {
     std::memcpy(to, from, 32);
     std::memcpy(to + bytes - 32, from + bytes - 32, 32);
   } else if (bytes >= 16) {
@@ -167,6 +171,13 @@ inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) 
   }
 }
 
+inline void copy_inline(std::byte* to, const void* from, std::size_t bytes) {
+  if (bytes > 64)
+    std::memcpy(to, from, bytes);
+  else
+    copy_short(to, static_cast<const std::byte*>(from), bytes);
+}
+
 // Copies one piece of inline data and returns where the next one goes (the end of the ring
 // included).
 inline std::byte* put_inline(const SendQueue& sq, std::byte* to, const void* from,
@@ -174,12 +185,12 @@ inline std::byte* put_inline(const SendQueue& sq, std::byte* to, const void* fro
   auto* data = static_cast<const std::byte*>(from);
   const std::size_t room = ring_end(sq) - to;
   if (bytes > room) [[unlikely]] {
-    copy_short(to, data, room);
+    copy_inline(to, data, room);
     data += room;
     bytes -= room;
     to = sq.ring;
   }
-  copy_short(to, data, bytes);
+  copy_inline(to, data, bytes);
   return to + bytes;
 }
 

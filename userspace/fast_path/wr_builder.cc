@@ -219,32 +219,47 @@ void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t qpn, std::uint32_t qke
 
 // ---- the critical section ----------------------------------------------------------------------
 
-void wr_start(ibv_qp_ex* ex) {
-  SendQueue& sq = qp_of(ex).sq;
-  sq.lock.lock();
+// With the lock held.
+inline void start(SendQueue& sq) {
   Build& build = sq.build;
   build.data = nullptr;
   build.end = sq.pi;
   build.limit = post_limit(sq);
   build.error = 0;
-  build.address_missing = false;
+  build.address_missing = 0;
   if (!sq.allowed) [[unlikely]]  // not in a state to send
     fail(build, EINVAL);
+}
+
+[[gnu::noinline, gnu::cold]] void start_contended(SendQueue& sq) {
+  sq.lock.contend();
+  start(sq);
+}
+
+void wr_start(ibv_qp_ex* ex) {
+  SendQueue& sq = qp_of(ex).sq;
+  if (!sq.lock.try_lock()) [[unlikely]]
+    return start_contended(sq);
+  start(sq);
+}
+
+[[gnu::noinline, gnu::cold]] int give_up(SendQueue& sq) {
+  const int error = sq.build.error ? sq.build.error : EINVAL;
+  sq.lock.unlock();
+  return error;
 }
 
 int wr_complete(ibv_qp_ex* ex) {
   Qp& qp = qp_of(ex);
   SendQueue& sq = qp.sq;
-  const Build& build = sq.build;
-  int error = build.error;
-  if (build.address_missing) [[unlikely]]
-    error = error ? error : EINVAL;
-  if (!error && build.end != sq.pi) [[likely]] {
-    sq.pi = build.end;
-    ring_send(qp, sq.pi);
+  if (sq.build.error | sq.build.address_missing) [[unlikely]]
+    return give_up(sq);
+  const std::uint32_t end = sq.build.end;
+  if (end != sq.pi) [[likely]] {
+    sq.pi = end;
+    ring_send(qp, end);
   }
-  sq.lock.unlock();
-  return error;
+  return sq.lock.unlock();
 }
 
 void wr_abort(ibv_qp_ex* ex) { qp_of(ex).sq.lock.unlock(); }
