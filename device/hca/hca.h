@@ -47,12 +47,12 @@ struct HcaOptions {
   Mac mac{};
   uint16_t vectors = 16;              // MSI-X, 1..KH_MAX_VECTORS
   uint64_t memory_budget = uint64_t{1} << 30;  // bytes that its guest may make us spend
-  uint64_t idle_ns = 100'000;         // without a mark for so long, a context goes to sleep
+  uint64_t idle_ns = 500'000;         // without a mark for so long, a context goes to sleep
 };
 
 // Limits that QUERY_DEVICE reports and the commands enforce.
 struct DeviceLimits {
-  static constexpr uint32_t max_qp = 16384;
+  static constexpr uint32_t max_qp = 16384 - 2;  // QPN 0 is nobody, 1 is the GSI QP on top
   static constexpr uint32_t max_cq = 32768;
   static constexpr uint32_t max_srq = 4096;
   static constexpr uint32_t max_pd = 16384;
@@ -78,6 +78,8 @@ using Gid = std::array<uint8_t, 16>;
 
 class Hca {
  public:
+  static constexpr uint32_t gsi_qpn = 1;
+
   // `link` may be null: then nothing is plugged in. Host::doorbells gives the number of contexts.
   Hca(HcaOptions options, Host host, Link* link);
   ~Hca();
@@ -101,11 +103,11 @@ class Hca {
   bool run();
 
   // Work is waiting, without the marks being looked at.
-  bool has_work() const { return !run_queue_.empty() || !notifier_.empty(); }
+  bool has_work() const { return ready() && (!run_queue_.empty() || !notifier_.empty()); }
   // A context is awake: its marks must be looked at (by run()) soon and again.
   bool polling() const { return !awake_.empty(); }
   // When run() has to be called, at the latest, if nothing else happens.
-  uint64_t deadline() const { return timers_.next_deadline(); }
+  uint64_t deadline() const { return ready() ? timers_.next_deadline() : Timers::never; }
 
   void set_idle_ns(uint64_t idle_ns) { options_.idle_ns = idle_ns; }
 
@@ -185,7 +187,12 @@ class Hca {
   void let_sleep();
   void fail_qps_of_failed_cqs();
   void flush();
-  Context* context(uint32_t number) const;
+  Context* context(uint32_t number) const {
+    return number < contexts_.size() ? contexts_[number].get() : nullptr;
+  }
+  Context& make_context(uint32_t number);
+  void drop_context(uint32_t number);
+  void leave_groups(Qp& qp);
 
   HcaOptions options_;
   Host host_;
@@ -216,8 +223,7 @@ class Hca {
 
   // Objects, in an order in which they can be taken down from the last to the first.
   struct Pd {
-    uint32_t objects = 0;
-    Charge charge;
+    uint32_t objects = 0;  // keys, SRQs and QPs
   };
   std::unique_ptr<MkeyTable> mkeys_;
   std::vector<std::unique_ptr<Context>> contexts_;

@@ -32,7 +32,9 @@ class Notifier {
   void forget(Cq& cq);
   void forget(Eq& eq);
 
-  bool empty() const { return first_cq_ == nullptr && first_eq_ == nullptr; }
+  bool empty() const {
+    return first_cq_ == nullptr && first_eq_ == nullptr && !nic_wants_flush;
+  }
   void flush();
 
   // A CQ has failed (overrun, or its memory is gone): its event is posted, and the HCA moves its
@@ -45,6 +47,12 @@ class Notifier {
   bool eq_lost() const { return eq_lost_; }
   void lose_eq() { eq_lost_ = true; }
 
+  // After a reset: all queues are gone.
+  void start_over() {
+    any_failed_ = eq_lost_ = nic_wants_flush = false;
+    holding = 0;
+  }
+
   void raise(uint16_t vector);
   uint64_t clock_ns() { return clock_.now_ns(); }
   Timers& timers() { return timers_; }
@@ -54,6 +62,9 @@ class Notifier {
   void set_async_eq(Eq* eq) { async_eq_ = eq; }
   // Event queues that hold events back: the HCA looks after them until the driver has made room.
   uint32_t holding = 0;
+
+  // The NIC has sent or received; the HCA looks at its arm word after the flush.
+  bool nic_wants_flush = false;
 
   const char* name = "";  // of the HCA, for the log
 

@@ -45,6 +45,7 @@ class Srq {
 
   uint32_t srqn() const { return config_.srqn; }
   uint32_t pdn() const { return config_.pdn; }
+  uint16_t context() const { return config_.context; }
   uint32_t size() const { return size_; }
 
   uint32_t users = 0;  // QPs
