@@ -6,7 +6,9 @@ keyholed, read its statistics, and plug and unplug adapters, which is what a tes
 is nothing else in it, since a test that runs in the guest should see what a guest sees.
 """
 
+import contextlib
 import json
+import os
 import socket
 import subprocess
 
@@ -45,21 +47,34 @@ class Requests:
                 return self.control(request["command"])
             case "qmp":
                 return self.qmp(request["command"], request.get("arguments", {}))
+            case "unplugged":
+                names = [entry["name"] for entry in self.qmp("qom-list", {"path": "/machine/peripheral"})]
+                return request["id"] not in names
+            case "plug":
+                return self.qmp("device_add", self.session.device(request["number"]))
             case other:
                 raise ValueError(f"no such request: {other}")
 
-    def control(self, command):
-        """Sends one line to keyholed's control socket and returns its JSON answer."""
+    @contextlib.contextmanager
+    def connection(self, name):
+        """A connection to a socket in the run's directory, however long that directory's path is."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(CONTROL_TIMEOUT)
-            connection.connect(str(self.directory / "control.sock"))
+            fd = os.open(self.directory, os.O_PATH)
+            try:
+                connection.connect(f"/proc/self/fd/{fd}/{name}")
+            finally:
+                os.close(fd)
+            yield connection
+
+    def control(self, command):
+        """Sends one line to keyholed's control socket and returns its JSON answer."""
+        with self.connection("control.sock") as connection:
             connection.sendall(command.encode() + b"\n")
             return json.loads(connection.makefile().readline())
 
     def qmp(self, command, arguments):
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(CONTROL_TIMEOUT)
-            connection.connect(str(self.directory / "qmp.sock"))
+        with self.connection("qmp.sock") as connection:
             lines = connection.makefile("rw")
             lines.readline()  # the greeting
             for message in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):

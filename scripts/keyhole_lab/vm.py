@@ -125,8 +125,14 @@ class Session:
         if machine.hca == "keyhole":
             for number in range(machine.hcas):
                 command += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1}",
-                            "-device", json.dumps(device(number))]
+                            "-device", json.dumps(self.device(number))]
         return command
+
+    @staticmethod
+    def device(number):
+        """An adapter, as QEMU's -device and device_add take it."""
+        return {"driver": "vfio-user-pci", "id": f"kh{number}", "bus": f"port{number}",
+                "socket": {"type": "unix", "path": socket(number)}}
 
     def write_settings(self):
         values = {"KEYHOLE_KERNEL": self.machine.kernel.name, "KEYHOLE_HCA": self.machine.hca,
@@ -195,12 +201,6 @@ class Session:
         for path in self.place.directory.glob("*.log"):
             keep(path, checkout.log(f"{self.name}-{path.stem}"))
         return Result(status, self.console_log, self.keyholed_log, text, timed_out, suites)
-
-
-def device(number):
-    """The adapter, as QEMU's -device and device_add take it."""
-    return {"driver": "vfio-user-pci", "id": f"kh{number}", "bus": f"port{number}",
-            "socket": {"type": "unix", "path": socket(number)}}
 
 
 def keep(source, target):

@@ -186,5 +186,6 @@ def run_programs(*names):
     status = 0
     for name in names:
         print(f"---- {name}", flush=True)
-        status |= subprocess.run([sys.executable, str(here / name)], stdin=subprocess.DEVNULL).returncode != 0
+        program, *arguments = name.split()
+        status |= subprocess.run([sys.executable, str(here / program), *arguments], stdin=subprocess.DEVNULL).returncode != 0
     return int(status)

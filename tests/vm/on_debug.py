@@ -7,4 +7,4 @@ import sys
 import guest
 
 if __name__ == "__main__":
-    sys.exit(guest.run_programs("pyverbs_table.py", "main_job.py"))
+    sys.exit(guest.run_programs("pyverbs_table.py", "lifecycle.py", "main_job.py", "lifecycle.py dead_keyholed"))

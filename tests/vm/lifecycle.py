@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Things end at bad moments: processes, the module, an adapter. Nothing may stay behind, and all must come back.
+
+Traffic is perftest's, running without end between the two adapters; what ends it is the test. Whether
+memory or a lock was lost on the way the debug kernel says in its log.
+
+  lifecycle.py [TEST ...]
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+
+import guest
+
+KILLS = 20 // guest.PATIENCE
+CYCLES = 3
+SEED = int(os.environ.get("KEYHOLE_SEED", time.time_ns() % 100000))
+
+
+def resources():
+    """What the kernel's tracker counts on each device; the core's own objects are always there."""
+    output = subprocess.run(["rdma", "-j", "resource", "show"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return {entry["ifname"]: {kind: entry.get(kind, 0) for kind in ("pd", "cq", "qp", "cm_id", "mr", "ctx", "srq")}
+            for entry in json.loads(output)}
+
+
+def settle(condition, what, seconds=20):
+    deadline = time.monotonic() + seconds * guest.PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} within {seconds * guest.PATIENCE} s")
+        time.sleep(0.2)
+
+
+class Traffic:
+    """An endless ib_write_bw or ib_read_bw between the adapters."""
+
+    def __init__(self, adapters, port, program="ib_write_bw"):
+        server, client = adapters
+        words = [program, "-F", "-p", str(port), "--run_infinitely", "-D", "1", "-s", "4096"]
+        self.processes = [self.start([*words, "-d", server.device, "-x", str(server.gid_index)])]
+        settle(lambda: guest.listens(server, port), "the server of the traffic listens")
+        self.processes.append(self.start([*words, "-d", client.device, "-x", str(client.gid_index), server.address]))
+
+    @staticmethod
+    def start(command):
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+
+    def flows(self):
+        """Waits until bytes flow, by the queue pairs that the kernel counts."""
+        settle(lambda: sum(r["qp"] for r in resources().values()) >= 4, "the traffic's queue pairs exist")
+        time.sleep(1)
+
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            try:
+                process.wait(15 * guest.PATIENCE)
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"process {process.pid} cannot be killed: "
+                                     f"{open(f'/proc/{process.pid}/stack').read()}") from None
+
+
+def two():
+    found = guest.adapters(wanted=2)
+    assert len(found) == 2, f"{len(found)} adapters with an IPv4 GID"
+    return found
+
+
+def works():
+    """The adapters still do what they did: windows of both types between them."""
+    one, other = two()
+    outcome = guest.run([str(guest.BUILD / "plain/tests/vm/windows"), one.device, str(one.gid_index), other.device,
+                         str(other.gid_index)])
+    assert outcome.passed, f"windows between the adapters: {outcome.text[-2000:]}"
+
+
+def sh(*command, timeout=60):
+    outcome = guest.run([*map(str, command)], timeout)
+    assert outcome.passed, f"{' '.join(map(str, command))}: {outcome.text[-1000:]}"
+    return outcome.text
+
+
+def processes_killed_at_any_moment_leave_nothing_behind():
+    adapters, random_ = two(), random.Random(SEED)
+    before = resources()
+    for count in range(KILLS):
+        program = random_.choice(["ib_write_bw", "ib_read_bw", "ib_send_bw"])
+        traffic = Traffic(adapters, 18700 + count, program)
+        time.sleep(random_.uniform(0, 1.5) * guest.PATIENCE)
+        random_.shuffle(traffic.processes)
+        traffic.kill()
+    settle(lambda: resources() == before, f"the devices hold what they held before ({before}), not {resources()},")
+    works()
+
+
+def the_module_goes_under_traffic_and_comes_back():
+    for cycle in range(CYCLES):
+        traffic = Traffic(two(), 18750 + cycle)
+        traffic.flows()
+        sh("rmmod", "keyhole")
+        assert not os.listdir("/sys/class/infiniband"), "devices are left after rmmod"
+        traffic.kill()
+        sh("sh", guest.GUEST_TOOLS / "bring_up.sh")
+    works()
+
+
+def an_adapter_is_unplugged_under_traffic_and_plugged_in_again():
+    adapters = two()
+    traffic = Traffic(adapters, 18760)
+    traffic.flows()
+    guest.ask("qmp", command="device_del", arguments={"id": "kh1"})
+    settle(lambda: len(os.listdir("/sys/class/infiniband")) == 1, "the unplugged device goes", 30)
+    traffic.kill()
+    settle(lambda: guest.ask("unplugged", id="kh1"), "QEMU lets the device go", 30)
+    guest.ask("plug", number=1)
+    settle(lambda: len(os.listdir("/sys/class/infiniband")) == 2, "the device comes back", 30)
+    sh("sh", guest.GUEST_TOOLS / "addresses.sh")
+    works()
+
+
+def a_function_level_reset_brings_the_device_to_its_first_state():
+    device = two()[1].device
+    address = os.path.basename(os.path.realpath(f"/sys/class/infiniband/{device}/device"))
+    driver = "/sys/bus/pci/drivers/keyhole"
+    for _ in range(CYCLES):
+        open(f"{driver}/unbind", "w").write(address)
+        open(f"/sys/bus/pci/devices/{address}/reset", "w").write("1")
+        open(f"{driver}/bind", "w").write(address)
+    sh("sh", guest.GUEST_TOOLS / "addresses.sh")
+    works()
+
+
+def a_dead_keyholed_is_noticed_and_lets_everything_go():
+    """The last one: this VM's adapters do not come back from it."""
+    adapters = two()
+    traffic = Traffic(adapters, 18770)
+    traffic.flows()
+    watch = subprocess.Popen(["ibv_asyncwatch", "-d", adapters[0].device], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+    time.sleep(2)
+    guest.ask("kill-keyholed")
+    start = time.monotonic()
+    os.set_blocking(watch.stdout.fileno(), False)
+    seen = ""
+
+    def fatal():
+        nonlocal seen
+        seen += watch.stdout.read() or ""
+        return "fatal" in seen.lower() or "catastrophic" in seen.lower()
+
+    settle(fatal, f"a process that waits for events is told of the fatal error (it saw {seen!r})", 20)
+    print(f"    noticed after {time.monotonic() - start:.1f} s", flush=True)
+    watch.kill()
+    watch.wait()
+    traffic.kill()
+    sh("rmmod", "keyhole")
+    assert not os.listdir("/sys/class/infiniband"), "devices are left after rmmod"
+
+
+TESTS = [processes_killed_at_any_moment_leave_nothing_behind,
+         the_module_goes_under_traffic_and_comes_back,
+         a_function_level_reset_brings_the_device_to_its_first_state,
+         an_adapter_is_unplugged_under_traffic_and_plugged_in_again]
+LAST = [a_dead_keyholed_is_noticed_and_lets_everything_go]
+
+
+def main():
+    chosen = sys.argv[1:]
+    tests = [t for t in TESTS + LAST if any(c in t.__name__ for c in chosen)] if chosen else TESTS
+    name = "the end" if chosen == ["dead_keyholed"] else "lifecycle"
+    print(f"seed {SEED}", flush=True)
+    failed = 0
+    for test in tests:
+        start = time.monotonic()
+        try:
+            test()
+            verdict = "ok"
+        except (AssertionError, OSError, RuntimeError, TimeoutError, subprocess.SubprocessError) as error:
+            verdict = f"FAIL: {error}"
+            failed += 1
+        print(f"{test.__name__.replace('_', ' ')}: {verdict} ({time.monotonic() - start:.0f} s)", flush=True)
+    guest.record(name, len(tests) - failed, failed)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
