@@ -11,6 +11,7 @@ from . import checkout, host, lock, say
 
 RDMA_CORE = "/usr/src/rdma-core"
 MODULE_FOLDERS = ("Kbuild", "kernel", "uapi")
+GUEST_FOLDERS = ("device", "userspace", "examples", "tests/vm")  # what a VM needs
 VARIANTS = {
     "plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],
     "asan": ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1",
@@ -27,8 +28,8 @@ def native_dir(variant):
     return checkout.build_dir() / variant
 
 
-def native(place, variant="plain", targets=()):
-    """Configures and builds one variant of everything in user space."""
+def native(place, variant="plain", tests=True):
+    """Configures and builds one variant of everything in user space, or all but the native tests."""
     directory = native_dir(variant)
     log = checkout.log(f"build-{variant}")
     with say.step(f"building device, provider and programs ({variant})"):
@@ -37,7 +38,9 @@ def native(place, variant="plain", targets=()):
                               "-DCMAKE_INSTALL_PREFIX=/usr", f"-DKEYHOLE_RDMA_CORE_SOURCE={RDMA_CORE}",
                               f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include", *VARIANTS[variant]],
                              log, f"configuring the {variant} build", append=False)
-        place.run_logged(["cmake", "--build", directory, "-j", host.cpus(), *(f"--target={t}" for t in targets)],
+        targets = [] if tests else [f"--target={folder}/all" for folder in GUEST_FOLDERS
+                                    if (checkout.TOP / folder / "CMakeLists.txt").exists()]
+        place.run_logged(["cmake", "--build", directory, "-j", host.cpus(), *targets],
                          log, f"the {variant} build", append=True)
 
 

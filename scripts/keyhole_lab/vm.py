@@ -109,6 +109,8 @@ class Session:
                    "--overlay-rwdir=/etc", "--overlay-rwdir=/var", "--overlay-rwdir=/root",
                    f"--rwdir={checkout.TOP}", f"--rwdir={PRIVATE}",
                    "--kopt", "net.ifnames=0", "--kopt", "loglevel=4", "--kopt", "console=ttyS1"]
+        if machine.kernel.name != "stock":  # without an initramfs, 9p's mount tag is the root device's name
+            command += ["--kopt", "root=/dev/root"]
         for option in machine.kopts:
             command += ["--kopt", option]
         # virtiofsd writes guest pages from another process, which TCG's translated code does not notice.

@@ -7,4 +7,5 @@ import sys
 import guest
 
 if __name__ == "__main__":
-    sys.exit(guest.run_programs("pyverbs_table.py", "lifecycle.py", "main_job.py", "lifecycle.py dead_keyholed"))
+    sys.exit(guest.run_programs(
+        "checks.py", "pyverbs_table.py", "lifecycle.py", "main_job.py", "lifecycle.py dead_keyholed"))
