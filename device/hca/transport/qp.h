@@ -275,6 +275,7 @@ class Qp final : public Runnable {
   QpConfig config_;
   kh_qp_attr attr_{};
   KeyUser who_;
+  KeyUser receive_who_;  // an SRQ's receives name keys of the SRQ's PD
   Faults* faults_ = nullptr;
   uint8_t mtu_shift_ = 8;   // log2 of the path MTU
   bool running_ = false;    // inside run(): no need to schedule

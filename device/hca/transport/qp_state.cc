@@ -13,6 +13,7 @@
 #include "hca/cq.h"
 #include "hca/guest_access.h"
 #include "hca/hca.h"
+#include "hca/srq.h"
 #include "hca/transport/datagram_header.h"
 #include "hca/transport/qp.h"
 #include "hca/transport/qp_transitions.h"
@@ -99,11 +100,13 @@ Qp::Qp(Hca& hca, QpConfig&& config)
     : hca_(hca),
       config_(std::move(config)),
       who_{config_.pdn, config_.qpn, config_.context == 0},
+      receive_who_(who_),
       serial_(next_serial()),
       timer_(hca.timers(), [](void* qp, uint64_t) { static_cast<Qp*>(qp)->on_timer(); }, this),
       events_(config_.qpn) {
   attr_.state = KH_QPS_RESET;
   attr_.path_mtu = 1;
+  if (config_.srq) receive_who_.pdn = config_.srq->pdn();
   ring_ = {&config_.memory, config_.sq_offset,
            config_.has_sq ? 1u << config_.log_sq_blocks : 0};
 }
@@ -229,7 +232,9 @@ void Qp::fatal(kh_syndrome why) {
   enter_error();
 }
 
-void Qp::cq_failed() { fatal(KH_SYN_CQ_OVERRUN); }
+void Qp::cq_failed() {
+  if (attr_.state != KH_QPS_ERR) fatal(KH_SYN_CQ_OVERRUN);
+}
 
 // A send request has failed, and has completed with its error.
 void Qp::stop_sending() {

@@ -78,7 +78,7 @@ Qp::Receive Qp::malformed_receive() {
 
 Verdict Qp::fill_receive(SpanCursor from, uint32_t length) {
   if (length == 0) return {};
-  Verdict verdict = scatter(hca_.mkeys(), who_, {receive_.sge.data(), receive_.num_sge},
+  Verdict verdict = scatter(hca_.mkeys(), receive_who_, {receive_.sge.data(), receive_.num_sge},
                             receive_done_, length, from);
   receive_done_ += length;
   return verdict;

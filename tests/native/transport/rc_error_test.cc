@@ -56,7 +56,9 @@ TEST_F(RcError, OpcodesThatAreNotOfferedAreRefused) {
   for (uint8_t opcode : {KH_OP_REG_MR, KH_OP_UMR_FILL, KH_OP_UMR_INV, KH_OP_MASKED_CMP_SWAP,
                          KH_OP_MASKED_FETCH_ADD}) {
     make_pair();
-    Work work{.opcode = opcode, .wr_id = 2};
+    Work work;
+    work.opcode = opcode;
+    work.wr_id = 2;
     expect_local_on_pair(work, KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_OPCODE);
   }
 }
@@ -393,26 +395,91 @@ TEST_F(RcError, ACqOverrunTakesItsQueuePairIntoTheErrorState) {
   EXPECT_EQ(a.state(), KH_QPS_ERR);
 }
 
-TEST_F(RcError, ARegionThatIsDestroyedStopsAMessageInItsMiddle) {
-  make_pair();
-  a.post(write(a, 0, 1 << 20, b, 0, 1));
-  rig.fabric().run();
-  EXPECT_EQ(b.driver->destroy(KH_ADM_DESTROY_MKEY, b.region.key), KH_ST_OK);
+class RcGone : public RcError {
+ protected:
+  RcGone() {
+    EndOptions large;
+    large.region = 16 << 20;
+    make_pair(large);
+  }
+  // Some turns: neither nothing nor all of 16 MiB.
+  void run_a_little() {
+    rig.fabric().run();
+    rig.fabric().run();
+    kh_cqe cqe{};
+    ASSERT_FALSE(a.send_cq.poll(cqe));
+  }
+};
+
+TEST_F(RcGone, ADestroyedRegionStopsAWriteInItsMiddle) {
+  a.fill(0, 16 << 20, 1);
+  a.post(write(a, 0, 16 << 20, b, 0, 1));
+  run_a_little();
+  EXPECT_EQ(b.bytes()[0], a.bytes()[0]);
+  b.hca->mkeys().destroy(b.region.key).value();
   EXPECT_ERROR(sent(a), 1, KH_WC_REM_ACCESS_ERR, KH_SYN_NAK_ACCESS);
+  EXPECT_NE(b.bytes()[(16 << 20) - 1], a.bytes()[(16 << 20) - 1]);
+  EXPECT_EQ(b.state(), KH_QPS_ERR);
 }
 
-TEST_F(RcError, ARegionThatIsDestroyedStopsAReadInItsMiddle) {
-  make_pair();
-  a.post(read(a, 0, 1 << 20, b, 0, 1));
-  for (int i = 0; i < 2; ++i) rig.fabric().run();
-  kh_admin_cmd destroy = FakeDriver::make(KH_ADM_DESTROY_MKEY, b.region.key);
-  EXPECT_EQ(b.driver->command(destroy).status, KH_ST_OK);
-  kh_cqe cqe = sent(a);
-  // The command may also have come too late.
-  if (cqe.status != KH_WC_SUCCESS) {
-    EXPECT_ERROR(cqe, 1, KH_WC_REM_ACCESS_ERR, KH_SYN_NAK_ACCESS);
-    EXPECT_EQ(b.state(), KH_QPS_ERR);
-  }
+TEST_F(RcGone, ADestroyedSourceStopsAWriteInItsMiddle) {
+  a.post(write(a, 0, 16 << 20, b, 0, 1));
+  run_a_little();
+  a.hca->mkeys().destroy(a.region.key).value();
+  EXPECT_ERROR(sent(a), 1, KH_WC_LOC_PROT_ERR, KH_SYN_LOCAL_KEY | KH_SYN_KEY_NONE);
+  EXPECT_EQ(b.state(), KH_QPS_RTS);
+}
+
+TEST_F(RcGone, ADestroyedRegionStopsAReadInItsMiddle) {
+  a.post(read(a, 0, 16 << 20, b, 0, 1));
+  run_a_little();
+  b.hca->mkeys().destroy(b.region.key).value();
+  EXPECT_ERROR(sent(a), 1, KH_WC_REM_ACCESS_ERR, KH_SYN_NAK_ACCESS);
+  EXPECT_EQ(b.state(), KH_QPS_ERR);
+  EXPECT_TRUE(event(b, KH_EV_QP_ACCESS_ERR).has_value());
+}
+
+TEST_F(RcGone, ADestroyedDestinationStopsAReadInItsMiddle) {
+  a.post(read(a, 0, 16 << 20, b, 0, 1));
+  run_a_little();
+  a.hca->mkeys().destroy(a.region.key).value();
+  EXPECT_ERROR(sent(a), 1, KH_WC_LOC_PROT_ERR, KH_SYN_LOCAL_KEY | KH_SYN_KEY_NONE);
+}
+
+TEST_F(RcGone, ADestroyedReceiveBufferStopsASendInItsMiddle) {
+  b.post_receive(5, 0, 16 << 20);
+  a.post(send(a, 0, 16 << 20, 1));
+  run_a_little();
+  b.hca->mkeys().destroy(b.region.key).value();
+  EXPECT_ERROR(sent(a), 1, KH_WC_REM_OP_ERR, KH_SYN_NAK_OP);
+  EXPECT_ERROR(received(b), 5, KH_WC_LOC_PROT_ERR, KH_SYN_LOCAL_KEY | KH_SYN_KEY_NONE);
+}
+
+TEST_F(RcGone, AnHcaThatIsResetInTheMiddleOfAWriteIsTriedUntilTheRetriesEnd) {
+  a.post(write(a, 0, 16 << 20, b, 0, 1));
+  run_a_little();
+  b.hca->reset();
+  EXPECT_TRUE(nothing_sent(a));
+  rig.run_for(16 * (uint64_t{4096} << 14));
+  EXPECT_ERROR(sent(a), 1, KH_WC_RETRY_EXC_ERR, KH_SYN_RETRY);
+}
+
+TEST_F(RcGone, AnHcaThatIsResetWhileItReadsLeavesThePeerInPeace) {
+  a.post(read(a, 0, 16 << 20, b, 0, 1));
+  run_a_little();
+  a.hca->reset();
+  rig.run_for(1'000'000'000);
+  EXPECT_EQ(b.state(), KH_QPS_RTS);
+}
+
+TEST_F(RcGone, AQueuePairThatIsDestroyedInTheMiddleOfItsWriteLeavesThePeerInPeace) {
+  a.post(write(a, 0, 16 << 20, b, 0, 1));
+  rig.fabric().run();
+  EXPECT_EQ(a.driver->destroy(KH_ADM_DESTROY_QP, a.qp.qpn), KH_ST_OK);
+  rig.run_for(1'000'000'000);
+  EXPECT_EQ(b.state(), KH_QPS_RTS);
+  kh_cqe cqe{};
+  EXPECT_TRUE(nothing_sent(a));
 }
 
 }  // namespace

@@ -176,7 +176,8 @@ TEST_F(RcLoss, AReadAnswerThatLosesASegmentIsAskedForFromThere) {
     lose(SegmentKind::read_response, nth);
     b.fill(0, 1 << 20, 1);
     a.post_unrung(read(a, 0, 1 << 20, b, 0, 1));
-    a.post_unrung(write(a, 0, 8, b, 0, 2));
+    a.post_unrung(send(a, 0, 0, 2));
+    b.post_receive(3, 0, 0);
     a.qp.ring();
     rig.run_for(4 * kTimeout14);
     EXPECT_DONE(sent(a), 1);
@@ -204,7 +205,6 @@ TEST_F(RcLoss, EverySegmentTwiceChangesNothing) {
   EXPECT_DONE(received(b), 1);
   EXPECT_TRUE(nothing_received(b));
   EXPECT_EQ(b.word(0), 2u);
-  EXPECT_TRUE(a.holds(500'000, 0, 9));
   EXPECT_EQ(std::memcmp(a.bytes(500'000), a.bytes(1000), 300'000), 0);
 }
 

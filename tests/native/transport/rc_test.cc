@@ -3,7 +3,6 @@
 // Reliable connections when all goes well: every operation, every size, every way to describe memory.
 
 #include <cstring>
-#include <numeric>
 
 #include "two_ends.h"
 
@@ -21,7 +20,6 @@ TEST_F(Rc, AWriteOf64BytesArrivesAndCompletes) {
   EXPECT_EQ(cqe.opcode, KH_OP_WRITE);
   EXPECT_EQ(cqe.qpn, a.qp.qpn);
   EXPECT_EQ(cqe.sq_index, 1u);
-  EXPECT_TRUE(b.holds(4000, 64, 7) || std::memcmp(b.bytes(4000), a.bytes(100), 64) == 0);
   EXPECT_EQ(std::memcmp(b.bytes(4000), a.bytes(100), 64), 0);
   EXPECT_TRUE(nothing_received(b)) << "a WRITE takes no receive";
 }
@@ -58,8 +56,7 @@ TEST_F(Rc, EveryOperationWorksAtEveryPathMtu) {
 
       a.post(write(a, 0, length, b, 400'000, 2));
       EXPECT_DONE(sent(a), 2);
-      EXPECT_TRUE(b.holds(400'000, length, 3) ||
-                  std::memcmp(b.bytes(400'000), a.bytes(), length) == 0);
+      EXPECT_TRUE(b.holds(400'000, length, 3));
 
       std::memset(a.bytes(), 0, length);
       a.post(read(a, 0, length, b, 0, 3));
@@ -245,7 +242,6 @@ TEST_F(Rc, PsnsWrapAroundInTheMiddleOfAMessage) {
   EXPECT_EQ(std::memcmp(b.bytes(7), a.bytes(), 100'000), 0);
   a.post(read(a, 200'000, 100'000, b, 7, 2));
   EXPECT_DONE(sent(a), 2);
-  EXPECT_TRUE(a.holds(200'000, 0, 4));
   EXPECT_EQ(std::memcmp(a.bytes(200'000), a.bytes(), 100'000), 0);
   EXPECT_EQ(a.driver->query_qp(a.qp).sq_psn, (0xfffffe + 2 * 391u) & 0xffffff);
 }
@@ -296,16 +292,18 @@ TEST_F(Rc, BothQueuesMayCompleteIntoOneCq) {
 }
 
 TEST_F(Rc, ALongMessageSharesTheDeviceWithOthers) {
-  make_pair();
+  EndOptions large;
+  large.region = 16 << 20;
+  make_pair(large);
   End c = make_end(0), d = make_end(1);
   connect(c, d);
-  a.post(write(a, 0, 1 << 20, b, 0, 1));
+  a.post(write(a, 0, 16 << 20, b, 0, 1));
   c.post(write(c, 0, 64, d, 0, 2));
   // A few turns are enough for the short one; the long one is not done by then.
   kh_cqe cqe{};
   int turns = 0;
   while (!c.send_cq.poll(cqe)) {
-    ASSERT_LT(++turns, 20);
+    ASSERT_LT(++turns, 4);
     rig.fabric().run();
   }
   EXPECT_FALSE(a.send_cq.poll(cqe));
@@ -376,7 +374,9 @@ TEST_F(Rc, AnSrqServesTheReceivesOfItsQueuePairs) {
 TEST_F(Rc, NopsCompleteInOrder) {
   make_pair();
   a.post_unrung(write(a, 0, 8, b, 0, 1));
-  a.post_unrung(Work{.wr_id = 2});
+  Work nop;
+  nop.wr_id = 2;
+  a.post_unrung(nop);
   a.post_unrung(write(a, 0, 8, b, 0, 3));
   a.qp.ring();
   for (int i = 1; i <= 3; ++i) EXPECT_DONE(sent(a), i);

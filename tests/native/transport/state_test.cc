@@ -29,6 +29,7 @@ class State : public TransportTest {
   End in_state(uint8_t type, uint8_t state) {
     EndOptions options;
     options.type = type;
+    options.region = 4096;
     End end = make_end(0, options);
     End peer = make_end(1, options);
     Connection link;
@@ -41,7 +42,9 @@ class State : public TransportTest {
       if (state == KH_QPS_RTR) return end;
       step(rts_attr(end, link, 0));
     }
-    if (state == KH_QPS_SQD || state == KH_QPS_ERR) EXPECT_EQ(set_state(end, state), KH_ST_OK);
+    if (state == KH_QPS_SQD || state == KH_QPS_ERR) {
+      EXPECT_EQ(set_state(end, state), KH_ST_OK);
+    }
     if (state == KH_QPS_SQE) {
       // A send from a bad key.
       Work work = send(end, 0, 8);

@@ -123,7 +123,12 @@ class TransportTest : public ::testing::Test {
     uint16_t context = 1;
   };
 
-  explicit TransportTest(Rig::Options options = {}) : rig(options) {}
+  explicit TransportTest(const Rig::Options& options = roomy()) : rig(options) {}
+  static Rig::Options roomy() {
+    Rig::Options options;
+    options.host.memory = 128 << 20;  // nothing that is not touched
+    return options;
+  }
 
   End make_end(size_t station, const EndOptions& options);
   End make_end(size_t station) { return make_end(station, EndOptions{}); }
