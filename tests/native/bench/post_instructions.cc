@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Posts one kind of work request over and over, for callgrind to count what the call alone costs
-// (see count_instructions.py). No device: completions are written by hand, outside the counted calls.
+// (see count_instructions.py). No device: completions are written by hand, outside the counted
+// calls.
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +15,8 @@
 using namespace keyhole::verbs;
 
 // What is counted: everything from the application's call to its return, the doorbell included.
-// Not inlined, so that callgrind can switch its collection on at their entry and off at their return.
+// Not inlined, so that callgrind can switch its collection on at their entry and off at their
+// return.
 extern "C" {
 [[gnu::noinline]] int counted_post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   return ibv_post_send(qp, wr, bad);
@@ -60,7 +62,8 @@ int main(int argc, char** argv) {
   ibv_recv_wr* bad_recv = nullptr;
   ibv_pd pd{};
   ibv_mr mr{};
-  ibv_mw mw{.context = test_context(), .pd = &pd, .rkey = 0x500, .handle = 0, .type = IBV_MW_TYPE_1};
+  ibv_mw mw{
+      .context = test_context(), .pd = &pd, .rkey = 0x500, .handle = 0, .type = IBV_MW_TYPE_1};
   mr.pd = &pd;
   ibv_mw_bind bind{.wr_id = 1,
                    .send_flags = IBV_SEND_SIGNALED,
