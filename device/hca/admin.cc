@@ -16,7 +16,7 @@ namespace keyhole {
 namespace {
 
 // Page addresses that count as one entry of the quantum.
-constexpr uint32_t pages_per_entry = 256;
+constexpr uint32_t pages_per_entry = 64;
 
 constexpr size_t body = sizeof(kh_admin_hdr);
 
@@ -41,6 +41,7 @@ const std::array<Admin::Command, 64> Admin::commands = [] {
   table[KH_ADM_SET_GID] = {.execute = &Admin::set_gid, .reserved = {RESERVED(kh_cmd_set_gid, rsvd)}};
   table[KH_ADM_CREATE_EQ] = {.execute = &Admin::create_eq,
                              .pages = body + offsetof(kh_cmd_create_eq, pages),
+                             .flat = true,
                              .reserved = {RESERVED(kh_cmd_create_eq, rsvd)}};
   table[KH_ADM_DESTROY_EQ] = {
       .execute = &Admin::destroy_eq, .has_handle = true, .reserved = {all}};
@@ -110,6 +111,7 @@ const std::array<Admin::Command, 64> Admin::commands = [] {
                                 .reserved = {RESERVED(kh_cmd_mcast, rsvd)}};
   table[KH_ADM_CREATE_NIC] = {.execute = &Admin::create_nic,
                               .pages = body + offsetof(kh_cmd_create_nic, pages),
+                              .flat = true,
                               .reserved = {RESERVED(kh_cmd_create_nic, rsvd)}};
   table[KH_ADM_DESTROY_NIC] = {.execute = &Admin::destroy_nic, .reserved = {all}};
   return table;
@@ -184,6 +186,7 @@ std::optional<AdminResult> Admin::proceed(Quantum& quantum) {
       return AdminResult{complete.error().status, uint32_t{command.pages} + complete.error().field_offset, {}};
     if (!*complete) {
       quantum.entries = 0;
+      quantum.bytes = 0;
       return std::nullopt;
     }
     pages_ = reader_->take();
@@ -208,6 +211,10 @@ std::optional<AdminResult> Admin::check() {
     for (size_t at = reserved.from; at < size_t{reserved.from} + reserved.size; ++at) {
       if (bytes[at] != std::byte{0}) return refuse(at);
     }
+  }
+  if (command.flat) {
+    size_t levels = command.pages + offsetof(kh_pages, levels);
+    if (bytes[levels] != std::byte{0}) return refuse(levels);
   }
   if (command.out_size == 0) {
     if (head.out_addr != 0) return refuse(offsetof(kh_admin_hdr, out_addr));

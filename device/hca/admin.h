@@ -42,6 +42,7 @@ class Admin final : public Runnable {
     uint16_t out_size = 0;
     bool has_handle = false;
     uint8_t pages = 0;  // offset of its kh_pages in the command; 0: none
+    bool flat = false;  // its pages must be one contiguous piece (levels 0)
     std::array<Reserved, 3> reserved{};
   };
   static const std::array<Command, 64> commands;

@@ -93,8 +93,6 @@ AdminResult Admin::set_gid() {
 
 AdminResult Admin::create_eq() {
   const kh_cmd_create_eq& body = cmd_.create_eq;
-  if (body.pages.levels != 0)
-    return AdminResult::refuse(offsetof(kh_cmd_create_eq, pages) + offsetof(kh_pages, levels));
   if (body.log_size < 4 || body.log_size > 16)
     return AdminResult::refuse(offsetof(kh_cmd_create_eq, log_size));
   if (body.type > KH_EQ_COMPLETION) return AdminResult::refuse(offsetof(kh_cmd_create_eq, type));
@@ -167,8 +165,6 @@ AdminResult Admin::destroy_pd() {
 AdminResult Admin::create_nic() {
   const kh_cmd_create_nic& body = cmd_.create_nic;
   if (hca_.nic_) return AdminResult{KH_ST_EXIST, 0, {}};
-  if (body.pages.levels != 0)
-    return AdminResult::refuse(offsetof(kh_cmd_create_nic, pages) + offsetof(kh_pages, levels));
   if (body.log_tx_size < 4 || body.log_tx_size > 12)
     return AdminResult::refuse(offsetof(kh_cmd_create_nic, log_tx_size));
   if (body.log_rx_size < 4 || body.log_rx_size > 12)

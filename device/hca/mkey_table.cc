@@ -118,7 +118,8 @@ void MkeyTable::fill(Mkey& mkey, Attributes& attributes) {
 }
 
 std::expected<uint32_t, uint8_t> MkeyTable::create(Attributes attributes) {
-  if (free_count_ <= resting) grow();
+  while (free_count_ <= resting && grow()) {
+  }
   if (free_count_ == 0 || !budget_.take(sizeof(Mkey))) return std::unexpected(KH_ST_NOMEM);
   uint32_t index = oldest_free_;
   Mkey& mkey = at(index);

@@ -250,8 +250,8 @@ class Rig {
  public:
   struct Options {
     uint32_t stations = 2;
-    FakeHost::Options host;
-    HcaOptions hca;
+    FakeHost::Options host{};
+    HcaOptions hca{};
     bool start = true;
   };
   explicit Rig(Options options);
