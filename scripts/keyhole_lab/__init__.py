@@ -6,6 +6,7 @@ root   a Debian root directory, made once, read-only ever after
 room   a process tree that sees that root, the checkout and nothing of the host's programs
 build  native builds, the kernel module, the layer that an installation makes
 kernel which kernel a VM boots; the debug kernel
-vm     keyholed and QEMU, started and ended together
-tests  what `lab test` runs and how it is counted
+vm     keyholed and QEMU, started and ended together; requests: what a guest may ask of the lab
+suites what `lab test` runs and how it is counted; splats: what counts as a kernel's complaint
+bench  what `lab bench` runs
 """

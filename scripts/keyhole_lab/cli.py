@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+from . import bench as benchmarks
 from . import build, checkout, host, kernel, room, root, say, splats, suites, vm
 
 MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
@@ -93,6 +94,11 @@ def test(arguments):
     return suites.run(suites.Context(new_room, prepare), arguments.suites)
 
 
+def bench(arguments):
+    """Run the benchmarks, native and in a VM, and print them beside what they are measured against."""
+    return benchmarks.run(suites.Context(new_room, prepare), arguments.parts)
+
+
 def exec_(arguments):
     """Run a command in the lab's root, without a VM: a compiler, gdb, a native test."""
     with new_room([room.Shown(path) for path in arguments.share]) as place:
@@ -140,6 +146,9 @@ def parser():
     sub = command("test", test)
     sub.add_argument("suites", nargs="*", choices=[[], *suites.all_suites(None)], metavar="SUITE",
                      help="only these: " + ", ".join(suites.all_suites(None)))
+    sub = command("bench", bench)
+    sub.add_argument("parts", nargs="*", choices=[[], "native", "guest"], metavar="PART",
+                     help="only these: native, guest")
     sub = command("exec", exec_)
     sub.add_argument("--share", action="append", default=[], type=pathlib.Path, metavar="DIR",
                      help="show DIR in the root, at its own path")
