@@ -140,7 +140,7 @@ Mkey* MkeyTable::by_handle(uint32_t handle) {
   if (index == 0 || index >= size_) return nullptr;
   Mkey& mkey = at(index);
   if (mkey.kind == MkeyKind::none) return nullptr;
-  if (mkey.key != handle && !is_window(mkey.kind)) return nullptr;
+  if (mkey.key != handle && !changes_by_itself(mkey.kind)) return nullptr;
   return &mkey;
 }
 

@@ -37,6 +37,11 @@ enum class MkeyKind : uint8_t {
   none = 0xff,
 };
 
+// Work requests give these another variant, and the driver is not told.
+constexpr bool changes_by_itself(MkeyKind kind) {
+  return kind == MkeyKind::mw1 || kind == MkeyKind::mw2 || kind == MkeyKind::free;
+}
+
 constexpr bool is_window(MkeyKind kind) { return kind == MkeyKind::mw1 || kind == MkeyKind::mw2; }
 
 // Who uses a key: made once for each QP.
@@ -173,9 +178,9 @@ class MkeyTable {
   // The new key; its attributes have been checked. Error: an enum kh_admin_status (NOMEM).
   std::expected<uint32_t, uint8_t> create(Attributes attributes);
 
-  // A window that is bound is unbound. `handle`: what the driver knows the key by. A window's key
-  // moves on without the driver, so only its index counts; of others all bits do. Errors: NOENT;
-  // BUSY while windows are bound to it.
+  // A window that is bound is unbound. `handle`: what the driver knows the key by. The keys of windows
+  // and FREE keys move on without the driver, so only their index counts; of others all bits do.
+  // Errors: NOENT; BUSY while windows are bound to it.
   std::expected<void, uint8_t> destroy(uint32_t handle);
 
   // MODIFY_MKEY of a direct key, by KH_MKEY_MOD_*. Returns the new key: same index, next variant.

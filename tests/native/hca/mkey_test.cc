@@ -432,7 +432,7 @@ TEST_F(MkeyTest, ARegionStaysWhileWindowsAreBoundToIt) {
   EXPECT_TRUE(table.destroy(mr));
 }
 
-TEST_F(MkeyTest, TheDriverNamesAWindowByItsIndexAlone) {
+TEST_F(MkeyTest, TheDriverNamesWindowsAndFreeKeysByTheirIndexAlone) {
   uint32_t mr = region(all_access);
   uint32_t window = bare(MkeyKind::mw1);
   ASSERT_EQ(bind(bind_request(window, mr, 0)), 0u);
@@ -440,6 +440,7 @@ TEST_F(MkeyTest, TheDriverNamesAWindowByItsIndexAlone) {
   ASSERT_NE(table.query(window), nullptr);
   EXPECT_EQ(table.query(window)->key, window + 1);
   EXPECT_TRUE(table.destroy(window));
+  EXPECT_NE(table.query(bare(MkeyKind::free) ^ 1), nullptr);
   EXPECT_EQ(table.query(mr ^ 1), nullptr);
 }
 
