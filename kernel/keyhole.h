@@ -76,6 +76,7 @@ struct kh_port {
 	struct mutex lock;	/* all of this, and the order of SET_PORT commands */
 	bool up;
 	bool rdma;
+	bool link;		/* reg_lock's: as the device last said */
 	u8 mac[ETH_ALEN];
 	u16 mtu;
 	bool sent;

@@ -106,6 +106,8 @@ static int kh_open(struct net_device *ndev)
 	}
 	dev->nic = nic;
 	netif_start_queue(ndev);
+	if (READ_ONCE(dev->port.link))
+		netif_carrier_on(ndev);
 	return 0;
 }
 
@@ -114,6 +116,7 @@ static int kh_stop(struct net_device *ndev)
 	struct kh_dev *dev = kh_ndev_dev(ndev);
 
 	netif_tx_disable(ndev);
+	netif_carrier_off(ndev);
 	if (kh_dev_up(dev))
 		kh_port_set_up(dev, false);
 	if (dev->nic)
@@ -298,9 +301,10 @@ void kh_port_stop(struct kh_dev *dev)
 void kh_port_link(struct kh_dev *dev, bool up)
 {
 	mutex_lock(&dev->reg_lock);
-	if (dev->netdev && up)
+	WRITE_ONCE(dev->port.link, up);
+	if (dev->netdev && up && netif_running(dev->netdev))
 		netif_carrier_on(dev->netdev);
-	else if (dev->netdev)
+	else if (dev->netdev && !up)
 		netif_carrier_off(dev->netdev);
 	mutex_unlock(&dev->reg_lock);
 }
@@ -358,6 +362,7 @@ int kh_netdev_create(struct kh_dev *dev)
 	mutex_init(&dev->port.lock);
 	INIT_WORK(&dev->port.work, kh_port_work);
 	dev->port.mtu = ndev->mtu;
+	dev->port.link = true;
 	kh_permanent_mac(dev, dev->port.mac);
 	if (!is_valid_ether_addr(dev->port.mac)) {
 		dev_warn(&dev->pdev->dev, "no valid MAC %pM: taking a random one\n",
@@ -372,10 +377,11 @@ int kh_netdev_create(struct kh_dev *dev)
 		goto free;
 	}
 	kh_set_netdev(dev, ndev);
+	/* Whether there is a link shows when it is opened. */
+	netif_carrier_off(ndev);
 	err = register_netdev(ndev);
 	if (err)
 		goto free_stats;
-	netif_carrier_on(ndev);
 	return 0;
 
 free_stats:
