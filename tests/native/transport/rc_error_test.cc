@@ -478,7 +478,6 @@ TEST_F(RcGone, AQueuePairThatIsDestroyedInTheMiddleOfItsWriteLeavesThePeerInPeac
   EXPECT_EQ(a.driver->destroy(KH_ADM_DESTROY_QP, a.qp.qpn), KH_ST_OK);
   rig.run_for(1'000'000'000);
   EXPECT_EQ(b.state(), KH_QPS_RTS);
-  kh_cqe cqe{};
   EXPECT_TRUE(nothing_sent(a));
 }
 
