@@ -222,6 +222,7 @@ Server::Answer Server::region_io_fds(Message& message) {
 // The interrupts of a VFIO PCI interrupt type; null where the device has none of it.
 Irqs* Server::irqs_of(uint32_t index) {
   if (index == VFIO_PCI_MSIX_IRQ_INDEX) return &msix_;
+  if (index == VFIO_PCI_ERR_IRQ_INDEX) return &errors_;
   if (index == VFIO_PCI_REQ_IRQ_INDEX) return &unplug_;
   return nullptr;
 }

@@ -204,6 +204,7 @@ void Server::drop_client() {
   leaving_.reset();
   msix_.clear();
   unplug_.clear();
+  errors_.clear();
   // One that never got as far as a version has not touched the model.
   if (std::exchange(negotiated_, false)) model_.client_gone();
 }

@@ -104,8 +104,8 @@ class Server {
   // itself; for a function-level reset by the owner.
   void clear_pending() { msix_.clear_pending(); }
 
-  // Asks the client to give the device back: QEMU unplugs it from the guest. False when the client
-  // did not ask to be told.
+  // Asks the client to give the device back. False when the client did not ask to be told, as QEMU's
+  // vfio-user-pci does not (11.1): there, unplugging starts with QEMU's device_del.
   bool request_unplug();
 
  private:
@@ -150,6 +150,7 @@ class Server {
   std::vector<Region> regions_;  // by index, absent ones with size 0
   Irqs msix_;
   Irqs unplug_{1};
+  Irqs errors_{1};  // never raised: QEMU warns its user when a device has no such interrupt
 
   std::unique_ptr<Stream> stream_;
   bool watched_readable_ = false;  // what Poll was last told of the client's socket
