@@ -104,8 +104,8 @@ class Server {
   // itself; for a function-level reset by the owner.
   void clear_pending() { msix_.clear_pending(); }
 
-  // Asks the client to give the device back. False when the client did not ask to be told, as QEMU's
-  // vfio-user-pci does not (11.1): there, unplugging starts with QEMU's device_del.
+  // Asks the client to give the device back. False when the client did not ask to be told, as
+  // QEMU's vfio-user-pci does not (11.1): there, unplugging starts with QEMU's device_del.
   bool request_unplug();
 
  private:
