@@ -2,7 +2,7 @@
 """What a test in the guest may ask of the world outside, through files in the directory they share.
 
 The guest writes request-N (JSON, renamed into place) and waits for reply-N. It can end and restart
-keyholed, read its statistics, and plug and unplug adapters, which is what a test of failure needs. There
+keyholed, read its statistics, and speak to QEMU, which is what a test of failure needs. There
 is nothing else in it, since a test that runs in the guest should see what a guest sees.
 """
 
@@ -47,11 +47,6 @@ class Requests:
                 return self.control(request["command"])
             case "qmp":
                 return self.qmp(request["command"], request.get("arguments", {}))
-            case "unplugged":
-                names = [entry["name"] for entry in self.qmp("qom-list", {"path": "/machine/peripheral"})]
-                return request["id"] not in names
-            case "plug":
-                return self.qmp("device_add", self.session.device(request["number"]))
             case other:
                 raise ValueError(f"no such request: {other}")
 
