@@ -3,11 +3,13 @@
  * The Keyhole HCA driver: what every file of it knows of one device.
  *
  * Three layers, each of which calls only downwards:
- *	verbs*.c		what the RDMA core asks for
- *	cmd.c			one typed function for each admin command
- *	admin.c			the mechanics of the admin queue
- * and beside them pci.c (life and death of a device), events.c (event queues),
- * netdev.c (the Ethernet side) and pages.c (guest memory as commands name it).
+ *	verbs.h		what the RDMA core asks for: objects and their verbs, in
+ *			files by object, and the kernel's own data path
+ *	cmd.h		one typed function for each admin command
+ *	admin.h		the mechanics of the admin queue
+ * and beside them pci.c (life and death of a device), events.h (event queues),
+ * netdev.c and nic.h (the Ethernet side), stats.c (counters), doorbell.h, and
+ * pages.h (guest memory as commands name it).
  */
 #ifndef KH_KEYHOLE_H
 #define KH_KEYHOLE_H
