@@ -137,6 +137,7 @@ void Adapter::check_memory() {
     server_->disconnect("it truncated the memory that it had mapped to the device");
 }
 
+// BAR 2 is mapped memory: the server serves it by itself where a client does not map it.
 PciModel::Result Adapter::read(uint32_t region, uint64_t offset, std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{0});
   switch (region) {
@@ -145,9 +146,6 @@ PciModel::Result Adapter::read(uint32_t region, uint64_t offset, std::span<std::
       return {};
     case region_registers:
       read_registers(offset, out);
-      return {};
-    case KH_BAR_DOORBELL:  // a client that does not map it
-      std::memcpy(out.data(), pages_->data() + offset, out.size());
       return {};
     case region_wake:
       return {};
@@ -163,9 +161,6 @@ PciModel::Result Adapter::write(uint32_t region, uint64_t offset, std::span<cons
       return {};
     case region_registers:
       write_registers(offset, in);
-      return {};
-    case KH_BAR_DOORBELL:
-      std::memcpy(pages_->data() + offset, in.data(), in.size());
       return {};
     case region_wake:
       wake(offset);

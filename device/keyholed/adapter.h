@@ -45,7 +45,6 @@ class Adapter final : public vfio_user::PciModel,
   const std::string& socket() const { return socket_; }
   bool has_client() const { return server_ && server_->has_client(); }
   uint64_t guest_bytes() const { return dma_.reachable_bytes(); }
-  bool request_unplug() { return server_->request_unplug(); }
 
   // Drops a client that has truncated the memory it gave us. Cheap while nothing of the kind
   // happens.

@@ -6,7 +6,6 @@
 //
 //   {"command": "stats"}                          {"ok": true, "hcas": [{"name": "kh0", ...}, ...]}
 //   {"command": "log-level", "level": "debug"}    {"ok": true}
-//   {"command": "unplug", "hca": "kh0"}           {"ok": true}
 //   anything else                                 {"ok": false, "error": "unknown command \"x\""}
 //
 // Clients are trusted as far as the socket's permissions go (the owner's alone), but a bad line

@@ -180,19 +180,6 @@ class Daemon {
       spdlog::set_level(parsed);
       return json::object();
     });
-    control_->add("unplug", [this](const json& request) -> std::expected<json, std::string> {
-      auto name = request.find("hca");
-      if (name == request.end() || !name->is_string())
-        return std::unexpected("unplug needs an \"hca\"");
-      auto adapter = std::ranges::find_if(adapters_, [&](auto& one) {
-        return one->hca().name() == name->template get<std::string>();
-      });
-      if (adapter == adapters_.end())
-        return std::unexpected(fmt::format("no HCA \"{}\"", name->get<std::string>()));
-      if (!(*adapter)->request_unplug())
-        return std::unexpected("its virtual machine does not ask to be told");
-      return json::object();
-    });
   }
 
   Options options_;
