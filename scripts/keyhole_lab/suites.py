@@ -77,7 +77,7 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-def guest(context, chosen, script, title, timeout, memory=1536):
+def guest(context, chosen, script, title, timeout, memory):
     """A script of tests/vm in a VM; its parts leave their counts behind."""
     machine = vm.Machine(chosen, memory=memory)
     with context.new_room(chosen.shown) as place:
@@ -112,9 +112,9 @@ def all_suites(context):
         "native": lambda: native(context, "plain", "native tests"),
         "asan": lambda: native(context, "asan", "native tests, ASan+UBSan"),
         "module": lambda: module(context),
-        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200),
+        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",
-                               "debug kernel", 1800),
+                               "debug kernel", 1800, 2048),
     }
 
 
