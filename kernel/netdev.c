@@ -313,13 +313,11 @@ void kh_port_link(struct kh_dev *dev, bool up)
 /* Life                                                                     */
 /* ------------------------------------------------------------------------ */
 
-/* reg_lock is held. */
+/* reg_lock is held.  The loss of the carrier is what tells of the port's end. */
 void kh_netdev_fatal(struct kh_dev *dev)
 {
-	if (!dev->netdev)
-		return;
-	netif_carrier_off(dev->netdev);
-	netif_device_detach(dev->netdev);
+	if (dev->netdev)
+		netif_carrier_off(dev->netdev);
 }
 
 /* Against events and the end of the device, which come at any time. */
