@@ -8,6 +8,7 @@ copy of its few folders there, since kbuild writes beside its sources.
 import shutil
 
 from . import checkout, host, lock, say
+from .room import PRIVATE
 
 RDMA_CORE = "/usr/src/rdma-core"
 MODULE_FOLDERS = ("Kbuild", "kernel", "uapi")
@@ -45,9 +46,16 @@ def native(place, variant="plain", tests=True):
 
 
 def install_into_layer(place, variant="plain"):
-    """Installs a variant into the room's layer: programs in the room then find it in its real place."""
-    place.run_logged(["sh", "-euc", 'DESTDIR="$1" cmake --install "$2"', "sh", place.layer, native_dir(variant)],
+    """Installs a variant into the room's layer: programs in the room then find it in its real place.
+
+    A room does not see its own layer, so the way leads through the directory that it shares with us.
+    """
+    place.run_logged(["sh", "-euc", 'DESTDIR="$1" cmake --install "$2"', "sh", f"{PRIVATE}/installed",
+                      native_dir(variant)],
                      checkout.log(f"install-{variant}"), f"installing the {variant} build")
+    installed = place.directory / "installed"
+    shutil.copytree(installed, place.layer, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(installed)
 
 
 def module_dir(kernel):
