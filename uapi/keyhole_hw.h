@@ -290,6 +290,7 @@ enum kh_admin_op {
 	KH_ADM_DESTROY_SRQ	= 0x21,
 	KH_ADM_MODIFY_SRQ	= 0x22,
 	KH_ADM_QUERY_SRQ	= 0x23,	/* result[0]: limit, 0 when not armed */
+	KH_ADM_RESIZE_SRQ	= 0x24,	/* posted WQEs are moved to the new ring */
 	KH_ADM_CREATE_QP	= 0x28,	/* result: qpn */
 	KH_ADM_DESTROY_QP	= 0x29,
 	KH_ADM_MODIFY_QP	= 0x2a,
@@ -464,6 +465,13 @@ struct kh_cmd_create_srq {
 	__u8	rsvd[80];
 };
 
+/*
+ * RESIZE_SRQ (KH_CAP_SRQ_RESIZE): the same fields; pdn and ctx are zero, the
+ * stride is the old one.  The device copies the WQEs that are posted and not
+ * taken to the same indices of the new ring, and writes pi and ci to the new
+ * record; software posts nothing meanwhile.  INVAL (log_size) if they do not fit.
+ */
+
 struct kh_cmd_modify_srq {
 	__le32	limit;		/* SRQ_LIMIT event when fewer are left; 0 disarms */
 	__u8	rsvd[108];
@@ -587,7 +595,7 @@ struct kh_admin_cmd {
 		struct kh_cmd_modify_mkey	modify_mkey;
 		struct kh_cmd_create_cq		create_cq;	/* and RESIZE_CQ */
 		struct kh_cmd_modify_cq		modify_cq;
-		struct kh_cmd_create_srq	create_srq;
+		struct kh_cmd_create_srq	create_srq;	/* and RESIZE_SRQ */
 		struct kh_cmd_modify_srq	modify_srq;
 		struct kh_cmd_create_qp		create_qp;
 		struct kh_qp_attr		modify_qp;
@@ -648,6 +656,7 @@ KH_ASSERT_SIZE(struct kh_device_attr, 256);
 #define KH_CAP_INDIRECT		(1ull << 3)
 #define KH_CAP_MASKED_ATOMIC	(1ull << 4)
 #define KH_CAP_WIRE		(1ull << 5)	/* RoCE v2 packets to the outside */
+#define KH_CAP_SRQ_RESIZE	(1ull << 6)
 
 /* Order of QUERY_STATS' counters, all since reset. */
 enum kh_stat {

@@ -95,6 +95,17 @@ struct keyhole_create_srq_resp {
 	__u32 reserved;
 };
 
+/* With IBV_SRQ_MAX_WR.  Nothing is posted until the command returns; the stride stays. */
+struct keyhole_modify_srq_req {
+	__aligned_u64 buf_addr;
+	__u32 buf_len;
+	__u32 ring_offset;
+	__u32 db_offset;
+	__u8 log_size;
+	__u8 reserved0;
+	__u16 reserved1;
+};
+
 struct keyhole_create_qp_req {
 	__aligned_u64 buf_addr;
 	__u32 buf_len;
