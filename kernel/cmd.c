@@ -310,6 +310,19 @@ int kh_cmd_destroy_srq(struct kh_dev *dev, u32 srqn)
 	return kh_destroy(dev, KH_ADM_DESTROY_SRQ, srqn);
 }
 
+int kh_cmd_resize_srq(struct kh_dev *dev, u32 srqn,
+		      const struct kh_create_srq_params *params)
+{
+	struct kh_admin_cmd cmd = {};
+
+	cmd.create_srq.pages = *params->pages;
+	cmd.create_srq.ring_offset = cpu_to_le32(params->ring_offset);
+	cmd.create_srq.db_offset = cpu_to_le32(params->db_offset);
+	cmd.create_srq.log_size = params->log_size;
+	cmd.create_srq.log_stride = params->log_stride;
+	return kh_exec(dev, &cmd, KH_ADM_RESIZE_SRQ, srqn, NULL, 0, NULL);
+}
+
 int kh_cmd_modify_srq(struct kh_dev *dev, u32 srqn, u32 limit)
 {
 	struct kh_admin_cmd cmd = {};

@@ -144,6 +144,9 @@ struct kh_create_srq_params {
 int kh_cmd_create_srq(struct kh_dev *dev,
 		      const struct kh_create_srq_params *params, u32 *srqn);
 int kh_cmd_destroy_srq(struct kh_dev *dev, u32 srqn);
+/* pdn and ctx of params are not used; the stride is the old one */
+int kh_cmd_resize_srq(struct kh_dev *dev, u32 srqn,
+		      const struct kh_create_srq_params *params);
 int kh_cmd_modify_srq(struct kh_dev *dev, u32 srqn, u32 limit);
 int kh_cmd_query_srq(struct kh_dev *dev, u32 srqn, u32 *limit);
 

@@ -76,6 +76,7 @@ struct kh_srq {
 	struct ib_srq ibsrq;
 	struct kh_res res;
 	u32 srqn;
+	struct mutex mutex;		/* max_wr, umem, order of changes */
 	u32 max_wr;
 	u32 max_sge;
 	struct ib_umem *umem;
@@ -85,7 +86,7 @@ struct kh_srq {
 	spinlock_t lock;		/* pi and the ring */
 	u32 pi;
 	u8 log_size;
-	u8 log_stride;
+	u8 log_stride;			/* of a process's too */
 };
 
 struct kh_qp {

@@ -128,6 +128,8 @@ int kh_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	if (hw->caps & (KH_CAP_MW1 | KH_CAP_MW2B))
 		attr->max_mw = kh_limit(hw->max_mkey);
+	if (hw->caps & KH_CAP_SRQ_RESIZE)
+		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
 	if (hw->caps & KH_CAP_REG_MR) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
 		attr->max_fast_reg_page_list_len = hw->max_fast_reg_pages;
