@@ -37,6 +37,7 @@ KH_WIRE(resize_cq_cmd, struct ibv_resize_cq, keyhole_resize_cq_req);
 KH_WIRE(create_srq_cmd, struct ibv_create_srq, keyhole_create_srq_req);
 KH_WIRE(create_srq_resp, struct ib_uverbs_create_srq_resp,
 	keyhole_create_srq_resp);
+KH_WIRE(resize_srq_cmd, struct ibv_modify_srq, keyhole_modify_srq_req);
 KH_WIRE(create_qp_cmd, struct ibv_create_qp_ex, keyhole_create_qp_req);
 KH_WIRE(create_qp_resp, struct ib_uverbs_ex_create_qp_resp,
 	keyhole_create_qp_resp);
@@ -184,6 +185,16 @@ int kh_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 	struct ibv_modify_srq cmd = {};
 
 	return ibv_cmd_modify_srq(srq, attr, mask, &cmd, sizeof(cmd));
+}
+
+int kh_cmd_resize_srq(struct ibv_srq *srq, uint32_t max_wr,
+		      const struct keyhole_modify_srq_req *req)
+{
+	struct resize_srq_cmd cmd = { .drv = *req };
+	struct ibv_srq_attr attr = { .max_wr = max_wr };
+
+	return ibv_cmd_modify_srq(srq, &attr, IBV_SRQ_MAX_WR, &cmd.core,
+				  sizeof(cmd));
 }
 
 int kh_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)

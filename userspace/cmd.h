@@ -58,6 +58,9 @@ int kh_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq,
 		      struct ibv_srq_init_attr *attr,
 		      const struct keyhole_create_srq_req *req, uint32_t *srqn);
 int kh_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+/* max_wr: what the new ring of the request holds. */
+int kh_cmd_resize_srq(struct ibv_srq *srq, uint32_t max_wr,
+		      const struct keyhole_modify_srq_req *req);
 int kh_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 
 int kh_cmd_create_qp(struct ibv_context *ctx, struct verbs_qp *qp,

@@ -3,6 +3,7 @@
 // Making, arming and destroying shared receive queues: ibv_create_srq(3), ibv_modify_srq(3).
 
 #include <memory>
+#include <mutex>
 #include <new>
 
 #include "buffer.h"
@@ -11,6 +12,7 @@
 #include "control.h"
 #include "domain.h"
 #include "fast_path/fast_path.h"
+#include "fast_path/shared_memory.h"
 #include "geometry.h"
 
 namespace keyhole {
@@ -70,12 +72,56 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   return &srq.release()->ibv;
 }
 
-// The device has no resizing of a shared receive queue, and does not claim IBV_DEVICE_SRQ_RESIZE.
-int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
-  if (mask & IBV_SRQ_MAX_WR) return EOPNOTSUPP;
-  if (mask & ~IBV_SRQ_LIMIT) return EINVAL;
-  if (mask & IBV_SRQ_LIMIT && attr->srq_limit > object_of(srq).capacity) return EINVAL;
-  return kh_cmd_modify_srq(srq, attr, mask);
+namespace {
+
+// Moves the queue to a ring of at least `max_wr` requests of the same stride. The device copies the
+// requests that it has not taken to the same indices of the new ring; nobody posts meanwhile, since
+// the queue's lock is held. A queue of one thread has no lock and needs none.
+int resize(SrqObject& srq, uint32_t max_wr) {
+  auto recv = recv_geometry(max_wr, srq.max_sge, context_of(srq.ibv.context).limits);
+  if (!recv || max_wr == 0) return EINVAL;
+  recv->log_stride = srq.log_stride;
+  const auto layout = srq_layout(*recv, page_size());
+  if (!layout) return layout.error();
+  auto buffer = QueueBuffer::allocate(layout->length, srq.domain.parent(), ResourceType::kSrq);
+  if (!buffer) return buffer.error();
+
+  keyhole_modify_srq_req req{};
+  req.buf_addr = reinterpret_cast<uintptr_t>(buffer->data());
+  req.buf_len = layout->length;
+  req.ring_offset = layout->rq_offset;
+  req.db_offset = layout->db_offset;
+  req.log_size = recv->log_size;
+
+  std::lock_guard guard(srq.lock);
+  // What has been taken and not polled is outstanding too: below it the queue cannot go.
+  const uint32_t completed = verbs::load_acquire(srq.completed);
+  if (srq.pi - completed > recv->max_wr + srq.lost) return EINVAL;
+  if (int err = kh_cmd_resize_srq(&srq.ibv, recv->max_wr, &req)) return err;
+  srq.ring = buffer->at<std::byte>(layout->rq_offset);
+  srq.mask = (1u << recv->log_size) - 1;
+  srq.capacity = recv->max_wr;
+  srq.db = buffer->at<kh_srq_db>(layout->db_offset);
+  srq.buffer.swap(*buffer);
+  return 0;
+}
+
+}  // namespace
+
+// Two commands where both are asked for, so that a failure of the second leaves no doubt about the
+// first; but what is wrong with either is found before any: "none of the attributes will be
+// modified" (ibv_modify_srq(3)).
+int modify_srq(ibv_srq* ibsrq, ibv_srq_attr* attr, int mask) {
+  SrqObject& srq = object_of(ibsrq);
+  if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) return EINVAL;
+  const uint32_t size = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq.capacity;
+  if (mask & IBV_SRQ_LIMIT && attr->srq_limit > size) return EINVAL;
+
+  if (mask & IBV_SRQ_MAX_WR) {
+    if (int err = resize(srq, attr->max_wr)) return err;
+    attr->max_wr = srq.capacity;
+  }
+  return mask & IBV_SRQ_LIMIT ? kh_cmd_modify_srq(ibsrq, attr, IBV_SRQ_LIMIT) : 0;
 }
 
 int query_srq(ibv_srq* srq, ibv_srq_attr* attr) {

@@ -210,6 +210,11 @@ int kh_cmd_modify_srq(ibv_srq*, ibv_srq_attr* attr, int) {
   kernel.srq_attr.srq_limit = attr->srq_limit;
   return begin("modify_srq");
 }
+int kh_cmd_resize_srq(ibv_srq*, uint32_t max_wr, const keyhole_modify_srq_req* req) {
+  kernel.srq_resize = *req;
+  kernel.srq_attr.max_wr = max_wr;
+  return begin("resize_srq");
+}
 int kh_cmd_query_srq(ibv_srq*, ibv_srq_attr* attr) {
   attr->srq_limit = kernel.srq_attr.srq_limit;
   return begin("query_srq");

@@ -30,6 +30,7 @@ struct FakeKernel {
   keyhole_create_cq_req cq{};
   keyhole_resize_cq_req resize{};
   keyhole_create_srq_req srq{};
+  keyhole_modify_srq_req srq_resize{};
   keyhole_create_qp_req qp{};
   ibv_qp_cap qp_cap{};
   ibv_srq_attr srq_attr{};

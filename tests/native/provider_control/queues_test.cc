@@ -267,7 +267,7 @@ TEST_F(Queues, LargeQueuesStartAtAHugePage) {
   EXPECT_EQ(destroy_cq(large), 0);
 }
 
-TEST_F(Queues, AnSrqsLimitIsWithinItsSizeAndItCannotBeResized) {
+TEST_F(Queues, AnSrqsLimitIsWithinItsSize) {
   ibv_srq_init_attr init{};
   init.attr = {.max_wr = 0, .max_sge = 1, .srq_limit = 0};
   EXPECT_EQ(create_srq(pd, &init), nullptr);
@@ -275,8 +275,7 @@ TEST_F(Queues, AnSrqsLimitIsWithinItsSizeAndItCannotBeResized) {
   init.attr.max_wr = 16;
   ibv_srq* srq = create_srq(pd, &init);
   ASSERT_TRUE(srq);
-  ibv_srq_attr attr{.max_wr = 32, .max_sge = 0, .srq_limit = 17};
-  EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+  ibv_srq_attr attr{.max_wr = 0, .max_sge = 0, .srq_limit = 17};
   EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_LIMIT), EINVAL);
   EXPECT_EQ(modify_srq(srq, &attr, 1 << 9), EINVAL);
   attr.srq_limit = 16;
@@ -285,6 +284,50 @@ TEST_F(Queues, AnSrqsLimitIsWithinItsSizeAndItCannotBeResized) {
   EXPECT_EQ(query_srq(srq, &out), 0);
   EXPECT_EQ(out.max_wr, 16u);
   EXPECT_EQ(out.srq_limit, 16u);
+  EXPECT_EQ(destroy_srq(srq), 0);
+}
+
+TEST_F(Queues, AResizedSrqIsInNewMemoryWithTheSameStrideAndAFailureChangesNothing) {
+  ibv_srq_init_attr init{};
+  init.attr = {.max_wr = 16, .max_sge = 3, .srq_limit = 0};
+  ibv_srq* srq = create_srq(pd, &init);
+  ASSERT_TRUE(srq);
+  srq->context = device->context();
+  auto& fast = verbs::srq_of(srq);
+  const auto* ring = fast.ring;
+  const auto stride = fast.log_stride;
+  ibv_srq_attr attr{.max_wr = 100, .max_sge = 0, .srq_limit = 0};
+  kernel.failures["resize_srq"] = EOPNOTSUPP;
+  EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+  EXPECT_EQ(fast.ring, ring);
+  EXPECT_EQ(fast.capacity, 16u);
+
+  attr.srq_limit = 101;
+  EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), EINVAL);
+  EXPECT_EQ(fast.ring, ring);  // the one fault kept both from happening
+
+  attr.srq_limit = 90;
+  EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0);
+  EXPECT_EQ(attr.max_wr, 128u);
+  EXPECT_EQ(fast.capacity, 128u);
+  EXPECT_EQ(fast.mask, 127u);
+  EXPECT_EQ(fast.log_stride, stride);
+  EXPECT_EQ(kernel.srq_attr.srq_limit, 90u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(fast.ring),
+            kernel.srq_resize.buf_addr + kernel.srq_resize.ring_offset);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(fast.db),
+            kernel.srq_resize.buf_addr + kernel.srq_resize.db_offset);
+  EXPECT_EQ(kernel.srq_resize.log_size, 7);
+
+  // Below what is outstanding it cannot go, though the device may have taken all of it.
+  fast.pi = 20;
+  attr.max_wr = 16;
+  EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+  attr.max_wr = 0;
+  EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+  attr.max_wr = 1 << 20;
+  EXPECT_EQ(modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+  EXPECT_EQ(fast.capacity, 128u);
   EXPECT_EQ(destroy_srq(srq), 0);
 }
 

@@ -138,6 +138,46 @@ void death(Pair pair) {
   same(s.receive(room + 4), ENOMEM, "SRQ: and no more than that");
 }
 
+// Grown and shrunk with receives in it, which keep their order.
+void resize(Pair pair) {
+  Shared s(pair);
+  ibv_device_attr device{};
+  need_zero(ibv_query_device(pair.a.context.get(), &device), "ibv_query_device");
+  ibv_srq_attr attr{};
+  attr.max_wr = 200;
+  if (!(device.device_cap_flags & IBV_DEVICE_SRQ_RESIZE)) {
+    same(ibv_modify_srq(s.srq.get(), &attr, IBV_SRQ_MAX_WR), EOPNOTSUPP,
+         "SRQ resize: not claimed, not supported");
+    return;
+  }
+  uint64_t posted = 0, taken = 0;
+  for (int i = 0; i < 20; i++)
+    s.check_quietly(s.receive(posted++) == 0);
+  for (int i = 0; i < 5; i++)
+    s.check_quietly(s.send() == taken++);
+  same(ibv_modify_srq(s.srq.get(), &attr, IBV_SRQ_MAX_WR), 0, "SRQ resize: to 200");
+  check(attr.max_wr >= 200, "SRQ resize: at least that");
+  ibv_srq_attr query{};
+  need_zero(ibv_query_srq(s.srq.get(), &query), "ibv_query_srq");
+  same(query.max_wr, attr.max_wr, "SRQ resize: and the query says so");
+  while (posted - taken < attr.max_wr)
+    s.check_quietly(s.receive(posted++) == 0);
+  same(s.receive(posted), ENOMEM, "SRQ resize: full at its new size");
+  for (int i = 0; i < 100; i++)
+    s.check_quietly(s.send() == taken++);
+
+  attr.max_wr = 16;
+  same(ibv_modify_srq(s.srq.get(), &attr, IBV_SRQ_MAX_WR), EINVAL,
+       "SRQ resize: below what is posted is EINVAL");
+  while (posted - taken > 10)
+    s.check_quietly(s.send() == taken++);
+  attr.max_wr = 16;
+  same(ibv_modify_srq(s.srq.get(), &attr, IBV_SRQ_MAX_WR), 0, "SRQ resize: smaller");
+  for (int i = 0; i < 60; i++)
+    s.check_quietly(s.receive(posted++) == 0 && s.send() == taken++);
+  check(s.right, "SRQ resize: receives keep their order through both");
+}
+
 }  // namespace
 
 void test_shared_receive(Pair pair) {
@@ -147,6 +187,7 @@ void test_shared_receive(Pair pair) {
     limit(s);
   }
   death(pair);
+  resize(pair);
 }
 
 }  // namespace rig
