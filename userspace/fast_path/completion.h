@@ -47,11 +47,17 @@ inline unsigned wc_flags(const kh_cqe& cqe) {
   return cqe.status == KH_WC_SUCCESS ? map[cqe.flags & 7] : 0;
 }
 
-// The entry at this index if the device has written it, else null.
+// The entry at this index if the device has written it, else null. The load takes the whole last
+// word, as the device stores it, not the phase byte alone: the two then are one and the same atomic
+// object.
 inline kh_cqe* new_cqe(const Cq& cq, std::uint32_t index) {
+  constexpr std::size_t last_word = sizeof(kh_cqe) - sizeof(std::uint64_t);
+  static_assert(offsetof(kh_cqe, phase) == sizeof(kh_cqe) - 1);
   kh_cqe* cqe = &cq.ring[index & cq.mask];
-  const unsigned expected = ~(index >> cq.log_size) & 1;
-  return (load_acquire(cqe->phase) & 1) == expected ? cqe : nullptr;
+  const auto* word =
+      reinterpret_cast<const std::uint64_t*>(reinterpret_cast<std::byte*>(cqe) + last_word);
+  const auto phase = static_cast<unsigned>(load_acquire(*word) >> 56);
+  return ((phase ^ index >> cq.log_size) & 1) ? cqe : nullptr;
 }
 
 // Gives the queue of this CQE its room back.

@@ -61,8 +61,8 @@ void reset_qp(Qp& qp);
 // from the table.
 void clean_qp(Qp& qp);
 
-// Fills the ibv_wr_* pointers of qp.ex. EOPNOTSUPP when send_ops_flags (IBV_QP_EX_WITH_*) asks for
-// what the type does not have.
+// After init_qp(): fills the ibv_wr_* pointers of qp.ex. EOPNOTSUPP when send_ops_flags
+// (IBV_QP_EX_WITH_*) asks for what the type does not have.
 int set_wr_ops(Qp& qp, ibv_qp_type type, std::uint64_t send_ops_flags);
 
 // wc_flags of ibv_create_cq_ex that the device can give; refuse others with EOPNOTSUPP.

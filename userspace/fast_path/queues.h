@@ -58,7 +58,6 @@ struct alignas(kCacheLine) SendQueue {
   struct Build {
     std::byte* wqe = nullptr;
     std::byte* data = nullptr;  // where SGEs or inline data begin; null: a setter has no place now
-    std::uint32_t head = 0;     // first word of the WQE: opcode, flags, 1 block, no SGE
     std::uint32_t index = 0;    // of the WQE
     std::uint32_t end = 0;      // blocks posted once this batch is rung
     std::uint32_t limit = 0;    // end may not pass this; equal to it once the batch has failed

@@ -102,13 +102,12 @@ inline std::byte* block_at(const SendQueue& sq, std::uint32_t index) {
 // First index that may not be posted before more completions are polled.
 inline std::uint32_t post_limit(const SendQueue& sq) { return load_acquire(sq.ci) + sq.mask + 1; }
 
-// ctrl is written by whole words: the builder writes its first one twice.
+// ctrl is written by whole words.
 inline void put_ctrl(std::byte* wqe, std::uint32_t head, std::uint32_t imm, std::uint64_t wr_id) {
   const std::uint64_t first = head | static_cast<std::uint64_t>(imm) << 32;
   std::memcpy(wqe, &first, 8);
   std::memcpy(wqe + 8, &wr_id, 8);
 }
-inline void put_head(std::byte* wqe, std::uint32_t head) { std::memcpy(wqe, &head, 4); }
 static_assert(offsetof(kh_wqe_ctrl, imm) == 4 && offsetof(kh_wqe_ctrl, wr_id) == 8);
 
 inline void put_rdma(std::byte* wqe, std::uint64_t remote_addr, std::uint32_t rkey,

@@ -35,11 +35,9 @@ inline std::byte* begin(SendQueue& sq, ibv_qp_ex* ex, unsigned opcode, std::uint
     return fail(build, EINVAL), nullptr;
 
   std::byte* wqe = block_at(sq, build.end);
-  const std::uint32_t head = wqe_head(opcode, ex->wr_flags | sq.always_flags, 1, 0);
-  put_ctrl(wqe, head, imm, ex->wr_id);
+  put_ctrl(wqe, wqe_head(opcode, ex->wr_flags | sq.always_flags, 1, 0), imm, ex->wr_id);
   build.wqe = wqe;
   build.data = data_offset ? wqe + data_offset : nullptr;
-  build.head = head;
   build.index = build.end++;
   return wqe;
 }
@@ -134,8 +132,11 @@ void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind
 
 // ---- setters -----------------------------------------------------------------------------------
 
+// ctrl of the WQE that is being built, in the ring; software alone writes there.
+kh_wqe_ctrl& ctrl_of(const Build& build) { return *reinterpret_cast<kh_wqe_ctrl*>(build.wqe); }
+
 bool is_atomic(const Build& build) {
-  const unsigned opcode = build.head & 0xff;
+  const unsigned opcode = ctrl_of(build).opcode;
   return opcode == KH_OP_CMP_SWAP || opcode == KH_OP_FETCH_ADD;
 }
 
@@ -147,22 +148,23 @@ void set_sge_list(ibv_qp_ex* ex, std::size_t num_sge, const ibv_sge* list) {
   const unsigned nblocks = blocks_of(build.data - build.wqe + num_sge * sizeof(kh_sge));
   if (!extend(build, nblocks)) [[unlikely]]
     return;
-  put_head(build.wqe, build.head + wqe_head(0, 0, nblocks - 1, static_cast<unsigned>(num_sge)));
+  ctrl_of(build).nblocks = static_cast<std::uint8_t>(nblocks);
+  ctrl_of(build).num_sge = static_cast<std::uint8_t>(num_sge);
   put_sges(sq, build.data, list, num_sge);
 }
 
+// Where one SGE is allowed at all and lies in the first block.
 void set_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
-  SendQueue& sq = qp_of(ex).sq;
-  Build& build = sq.build;
-  if (!build.data || sq.max_sge == 0) [[unlikely]]
+  Build& build = qp_of(ex).sq.build;
+  if (!build.data) [[unlikely]]
     return fail(build, EINVAL);
   const kh_sge sge{.addr = addr, .length = length, .lkey = lkey};
-  put_head(build.wqe, build.head + wqe_head(0, 0, 0, 1));
+  ctrl_of(build).num_sge = 1;
   std::memcpy(build.data, &sge, sizeof(sge));
 }
 
-// For UD the first SGE opens the second block.
-void set_ud_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
+// Elsewhere: for UD the first SGE opens the second block.
+void set_sge_checked(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
   const ibv_sge sge{.addr = addr, .length = length, .lkey = lkey};
   set_sge_list(ex, 1, &sge);
 }
@@ -170,7 +172,7 @@ void set_ud_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint
 bool takes_inline(const Build& build) {
   constexpr std::uint32_t opcodes = bit(KH_OP_SEND) | bit(KH_OP_SEND_IMM) | bit(KH_OP_SEND_INV) |
                                     bit(KH_OP_WRITE) | bit(KH_OP_WRITE_IMM);
-  return opcodes >> (build.head & 0xff) & 1;
+  return opcodes >> ctrl_of(build).opcode & 1;
 }
 
 // What both inline setters share: the total is known, so the request is sized before the copy.
@@ -182,7 +184,8 @@ inline std::byte* begin_inline(SendQueue& sq, std::size_t total) {
   const unsigned nblocks = blocks_of(build.data - build.wqe + total);
   if (!extend(build, nblocks)) [[unlikely]]
     return nullptr;
-  put_head(build.wqe, build.head + wqe_head(0, KH_WQE_INLINE, nblocks - 1, 0));
+  ctrl_of(build).flags |= KH_WQE_INLINE;
+  ctrl_of(build).nblocks = static_cast<std::uint8_t>(nblocks);
   const auto len = static_cast<std::uint32_t>(total);
   if (sq.ud)
     put_ud_inline_len(build.wqe, len);
@@ -314,7 +317,7 @@ int set_wr_ops(Qp& qp, ibv_qp_type type, std::uint64_t send_ops_flags) {
 
   offer(ex.wr_set_ud_addr, ud, set_ud_addr);
   offer(ex.wr_set_xrc_srqn, false, nullptr);
-  ex.wr_set_sge = ud ? set_ud_sge : set_sge;
+  ex.wr_set_sge = ud || qp.sq.max_sge == 0 ? set_sge_checked : set_sge;
   ex.wr_set_sge_list = set_sge_list;
   ex.wr_set_inline_data = set_inline_data;
   ex.wr_set_inline_data_list = set_inline_data_list;

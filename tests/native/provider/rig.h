@@ -54,13 +54,14 @@ struct CqRig {
     set_cq_ops(cq, kCqWcFlags);
   }
 
-  // Writes an entry as the device does, the phase last.
+  // Writes an entry as the device does, the word with the phase last.
   void put(kh_cqe cqe) {
-    kh_cqe& slot = ring[written & cq.mask];
-    const auto phase = static_cast<std::uint8_t>(~(written >> cq.log_size) & 1);
-    cqe.phase = slot.phase;
-    std::memcpy(static_cast<void*>(&slot), &cqe, sizeof(cqe) - 1);
-    store_release(slot.phase, phase);
+    std::array<std::uint64_t, 8> words{};
+    cqe.phase = static_cast<std::uint8_t>(~(written >> cq.log_size) & 1);
+    std::memcpy(words.data(), &cqe, sizeof(cqe));
+    auto* slot = reinterpret_cast<std::uint64_t*>(&ring[written & cq.mask]);
+    for (std::size_t i = 0; i < 7; i++) slot[i] = words[i];
+    store_release(slot[7], words[7]);
     written++;
   }
 
