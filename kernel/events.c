@@ -123,16 +123,27 @@ void kh_untrack_srq(struct kh_dev *dev, struct kh_srq *srq)
 /* The ring                                                                 */
 /* ------------------------------------------------------------------------ */
 
+static struct kh_eqe *kh_eq_entry(const struct kh_eq *eq, u32 ci)
+{
+	return &eq->ring[ci & ((1u << eq->log_size) - 1)];
+}
+
+/* Without the lock: a hint. */
+static bool kh_eq_pending(const struct kh_eq *eq)
+{
+	u32 ci = READ_ONCE(eq->ci);
+
+	return (READ_ONCE(kh_eq_entry(eq, ci)->phase) & 1) != ((ci >> eq->log_size) & 1);
+}
+
 static bool kh_eq_next(struct kh_eq *eq, struct kh_eqe *eqe)
 {
-	struct kh_eqe *entry = &eq->ring[eq->ci & ((1u << eq->log_size) - 1)];
-
 	lockdep_assert_held(&eq->lock);
-	if ((READ_ONCE(entry->phase) & 1) == ((eq->ci >> eq->log_size) & 1))
+	if (!kh_eq_pending(eq))
 		return false;
 	dma_rmb();
-	*eqe = *entry;
-	eq->ci++;
+	*eqe = *kh_eq_entry(eq, eq->ci);
+	WRITE_ONCE(eq->ci, eq->ci + 1);
 	/* The entry is read before the device may write it again. */
 	mb();
 	WRITE_ONCE(eq->db->ci, cpu_to_le32(eq->ci));
@@ -142,7 +153,6 @@ static bool kh_eq_next(struct kh_eq *eq, struct kh_eqe *eqe)
 /* Ask for the next interrupt.  True if there is an entry already: handle it. */
 static bool kh_eq_arm(struct kh_eq *eq)
 {
-	struct kh_eqe *entry;
 	unsigned long flags;
 	bool more;
 
@@ -152,8 +162,7 @@ static bool kh_eq_arm(struct kh_eq *eq)
 		   cpu_to_le32(eq->arm_sn << KH_ARM_SN_SHIFT | KH_ARM_NEXT));
 	/* The device writes an entry and then reads arm; we, the reverse. */
 	mb();
-	entry = &eq->ring[eq->ci & ((1u << eq->log_size) - 1)];
-	more = (READ_ONCE(entry->phase) & 1) != ((eq->ci >> eq->log_size) & 1);
+	more = kh_eq_pending(eq);
 	spin_unlock_irqrestore(&eq->lock, flags);
 	return more;
 }
@@ -339,13 +348,19 @@ static bool kh_aeq_one(struct kh_eq *eq)
 	return true;
 }
 
-/* Vector 0 is the admin queue's and this queue's. */
+/*
+ * Vector 0 is the admin queue's and this queue's.  It was ours if there is an
+ * entry, which the device wrote before it raised the interrupt; if there is
+ * none, the queue is armed still.
+ */
 irqreturn_t kh_control_irq(int irq, void *data)
 {
 	struct kh_dev *dev = data;
 
 	kh_admin_irq(&dev->admin);
-	return READ_ONCE(dev->aeq.live) ? IRQ_WAKE_THREAD : IRQ_HANDLED;
+	if (!READ_ONCE(dev->aeq.live) || !kh_eq_pending(&dev->aeq))
+		return IRQ_HANDLED;
+	return IRQ_WAKE_THREAD;
 }
 
 irqreturn_t kh_control_thread(int irq, void *data)
@@ -459,7 +474,8 @@ int kh_events_create(struct kh_dev *dev)
 			   KH_AEQ_LOG_SIZE);
 	if (err)
 		return err;
-	kh_eq_arm(&dev->aeq);
+	/* Arms, and takes what came before. */
+	kh_control_thread(0, dev);
 
 	dev->num_ceqs = dev->num_vectors - KH_VECTOR_COMPLETION;
 	if (dev->attr.max_eq && dev->num_ceqs > dev->attr.max_eq - 1)
