@@ -2,13 +2,14 @@
 //
 // The completer: from acknowledgements to completions.
 //
-// An acknowledgement of a packet stands for all packets before it too (specification, 9.7.5.1.2), so
-// requests complete from the oldest on: retire(). A READ or atomic completes only by its own answer;
-// an acknowledgement of something behind it means that the answer was lost, and it is asked again.
+// An acknowledgement of a packet stands for all packets before it too (specification, 9.7.5.1.2),
+// so requests complete from the oldest on: retire(). A READ or atomic completes only by its own
+// answer; an acknowledgement of something behind it means that the answer was lost, and it is asked
+// again.
 //
-// Loss shows in three ways: a sequence NAK, an answer that is missing while a later one is there, or
-// silence until the timer. All end in go_back(), which moves the requester's place in the window back
-// to the first packet in doubt. Each costs one of retry_cnt tries; progress gives them back.
+// Loss shows in three ways: a sequence NAK, an answer that is missing while a later one is there,
+// or silence until the timer. All end in go_back(), which moves the requester's place in the window
+// back to the first packet in doubt. Each costs one of retry_cnt tries; progress gives them back.
 //
 // The timer is not moved when an acknowledgement comes, only a flag is set; when it expires and the
 // flag is set, it runs once more. So a loss is noticed after one to two times the timeout, and the
@@ -180,8 +181,7 @@ bool Qp::spend_retry() {
   if (stopped_by_error() || window_empty()) return false;
   if (retries_left_ == 0) {
     complete_ready();
-    if (!stopped_by_error() && !window_empty())
-      fail_oldest({KH_WC_RETRY_EXC_ERR, KH_SYN_RETRY});
+    if (!stopped_by_error() && !window_empty()) fail_oldest({KH_WC_RETRY_EXC_ERR, KH_SYN_RETRY});
     return false;
   }
   --retries_left_;
@@ -207,7 +207,8 @@ void Qp::wait_for_receive(const Reply& reply) {
 
 void Qp::receive_response(const Segment& segment) {
   if (attr_.state != KH_QPS_RTS && attr_.state != KH_QPS_SQD) return;
-  ++hca_.stats()[KH_STAT_RX_PACKETS];
+  hca_.stats()[KH_STAT_RX_PACKETS] += segment.npsn;
+  hca_.stats()[KH_STAT_RX_BYTES] += segment.length;
   if (segment.kind == SegmentKind::read_response) {
     take_read_answer(segment);
   } else {
@@ -216,7 +217,8 @@ void Qp::receive_response(const Segment& segment) {
   wake();
 }
 
-Verdict Qp::store_result(const Request& request, uint32_t offset, uint32_t length, SpanCursor from) {
+Verdict Qp::store_result(const Request& request, uint32_t offset, uint32_t length,
+                         SpanCursor from) {
   if (loaded_valid_ && window(loaded_).block == request.block) [[likely]]
     return scatter(hca_.mkeys(), who_, {wqe_.sge, wqe_.num_sge}, offset, length, from);
   // Another request has been loaded since: what is being sent must not be disturbed.

@@ -2,11 +2,11 @@
 //
 // Copies between lists of spans: the one copy that a message costs.
 //
-// Guests may aim a transfer at its own source, so the ranges may overlap and memmove is the only choice;
-// what then lies there is the guest's affair.
+// Guests may aim a transfer at its own source, so the ranges may overlap and memmove is the only
+// choice; what then lies there is the guest's affair.
 //
-// The last bytes are written last. Programs that wait for an RDMA WRITE look at its final byte; no rule
-// promises them anything, every adapter that they ran on kept it, and it costs one store.
+// The last bytes are written last. Programs that wait for an RDMA WRITE look at its final byte; no
+// rule promises them anything, every adapter that they ran on kept it, and it costs one store.
 
 #pragma once
 
@@ -59,7 +59,8 @@ class SpanCursor {
  private:
   void settle() {
     left_ = {};
-    while (next_ != end_ && left_.size == 0) left_ = *next_++;
+    while (next_ != end_ && left_.size == 0)
+      left_ = *next_++;
   }
 
   std::span<const HostSpan>::iterator next_;

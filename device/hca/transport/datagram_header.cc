@@ -21,8 +21,10 @@ void put16(uint8_t* to, uint32_t value) {
 
 uint16_t ip_checksum(const uint8_t* header) {
   uint32_t sum = 0;
-  for (uint32_t i = 0; i < kIpv4; i += 2) sum += uint32_t{header[i]} << 8 | header[i + 1];
-  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  for (uint32_t i = 0; i < kIpv4; i += 2)
+    sum += uint32_t{header[i]} << 8 | header[i + 1];
+  while (sum >> 16)
+    sum = (sum & 0xffff) + (sum >> 16);
   return static_cast<uint16_t>(~sum);
 }
 
@@ -44,7 +46,8 @@ std::array<std::byte, kGrhBytes> make_grh(const DatagramPath& path, uint32_t pay
                                           bool immediate) {
   std::array<uint8_t, kGrhBytes> out{};
   // A packet's payload is padded to four bytes.
-  uint32_t behind = kUdp + kBth + kDeth + (immediate ? kImmediate : 0) + ((payload + 3) & ~3u) + kIcrc;
+  uint32_t behind =
+      kUdp + kBth + kDeth + (immediate ? kImmediate : 0) + ((payload + 3) & ~3u) + kIcrc;
   if (is_ipv4(path.dgid)) {
     uint8_t* ip = out.data() + (kGrhBytes - kIpv4);
     ip[0] = 0x45;

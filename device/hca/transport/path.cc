@@ -2,13 +2,12 @@
 //
 // Ways to other queue pairs.
 //
-// A packet reaches the HCA that has its destination MAC; that HCA takes it if the destination GID is in
-// its table with the packet's VLAN. A connected queue pair takes it only from its peer: the packet's
-// source GID and QPN must be the ones its own address vector names. Both ends are in this process, so
-// all of this is checked by the sender, once, and remembered for as long as nothing that it depends
-// on has moved: the switch, both GID tables and both queue pairs.
+// A packet reaches the HCA that has its destination MAC; that HCA takes it if the destination GID
+// is in its table with the packet's VLAN. A connected queue pair takes it only from its peer: the
+// packet's source GID and QPN must be the ones its own address vector names. Both ends are in this
+// process, so all of this is checked by the sender, once, and remembered for as long as nothing
+// that it depends on has moved: the switch, both GID tables and both queue pairs.
 
-#include <algorithm>
 #include <cstring>
 
 #include "hca/hca.h"
@@ -70,26 +69,39 @@ Qp* Qp::find_peer_slowly() {
   if (peer->attr_.dest_qpn != qpn() || gid_of(peer->attr_.av.dgid) != source->gid) return nullptr;
   const GidEntry* theirs = station->gid(peer->attr_.av.sgid_index);
   if (!theirs || theirs->gid != gid_of(attr_.av.dgid)) return nullptr;
-  path_ = {station,
-           peer,
-           peer->serial_,
-           hca_.link()->generation(),
-           hca_.gid_generation(),
-           station->gid_generation()};
+  path_ = {.hca = station,
+           .qp = peer,
+           .serial = peer->serial_,
+           .link_generation = hca_.link()->generation(),
+           .gid_generation = hca_.gid_generation(),
+           .peer_gid_generation = station->gid_generation()};
   return peer;
+}
+
+Hca* Qp::find_datagram_station(const kh_av& av, const GidEntry& source) {
+  if (path_.hca && hca_.link()->generation() == path_.link_generation &&
+      hca_.gid_generation() == path_.gid_generation &&
+      path_.hca->gid_generation() == path_.peer_gid_generation &&
+      std::memcmp(&av, &path_av_, sizeof(av)) == 0)
+    return path_.hca;
+  path_ = {};
+  Hca* station = find_station(av, source);
+  if (!station) return nullptr;
+  path_ = {.hca = station,
+           .link_generation = hca_.link()->generation(),
+           .gid_generation = hca_.gid_generation(),
+           .peer_gid_generation = station->gid_generation()};
+  path_av_ = av;
+  return station;
 }
 
 void Qp::deliver_datagram(Segment& segment, const kh_wqe_ud& ud, const GidEntry& source) {
   if (!hca_.link() || !hca_.rdma_up()) return;
   Gid dgid = gid_of(ud.av.dgid);
-  DatagramPath path{source.gid,
-                    dgid,
-                    source.mac,
-                    source.vlan,
-                    ud.av.sl,
-                    ud.av.traffic_class,
-                    ud.av.hop_limit,
-                    ud.av.flow_label};
+  DatagramPath path{source.gid,      dgid,
+                    source.mac,      source.vlan,
+                    ud.av.sl,        ud.av.traffic_class,
+                    ud.av.hop_limit, ud.av.flow_label};
   segment.path = &path;
   if (faults_) [[unlikely]] {
     Fate fate = faults_->on_segment(segment);
@@ -97,7 +109,7 @@ void Qp::deliver_datagram(Segment& segment, const kh_wqe_ud& ud, const GidEntry&
   }
 
   if (!is_multicast(dgid)) {
-    Hca* station = find_station(ud.av, source);
+    Hca* station = find_datagram_station(ud.av, source);
     Qp* peer = station ? station->find_qp(segment.dest_qpn) : nullptr;
     if (peer && !peer->connected()) {
       peer->receive(segment);
@@ -110,7 +122,8 @@ void Qp::deliver_datagram(Segment& segment, const kh_wqe_ud& ud, const GidEntry&
   // Every member gets a copy, the sender too if it is one (specification, 10.5.2).
   for (Hca* station : hca_.link()->stations()) {
     if (!has_vlan(*station, source.vlan)) continue;
-    for (Qp* member : station->mcast_members(dgid)) member->receive(segment);
+    for (Qp* member : station->mcast_members(dgid))
+      member->receive(segment);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Packet sequence numbers: 24 bits that wrap (specification, 9.7.2). Of two numbers, one is "ahead" of
-// the other when it is less than half of the space away, so that no more than 2^23 packets may be
-// outstanding: just what a message of 2 GiB takes at the smallest path MTU.
+// Packet sequence numbers: 24 bits that wrap (specification, 9.7.2). Of two numbers, one is "ahead"
+// of the other when it is less than half of the space away, so that no more than 2^23 packets may
+// be outstanding: just what a message of 2 GiB takes at the smallest path MTU.
 
 #pragma once
 

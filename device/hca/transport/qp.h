@@ -2,20 +2,21 @@
 //
 // A queue pair. It has three machines, as the specification draws them (chapter 9), each in a file:
 //
-//   requester (requester.cc)  takes work requests from the send queue, in order, and sends them to the
+//   requester (requester.cc)  takes work requests from the send queue, in order, and sends them to
+//   the
 //                             peer as segments (segment.h), a quantum at a time
 //   responder (responder.cc)  takes the peer's segments: checks them, moves the bytes, acknowledges
 //   completer (completer.cc)  takes the peer's acknowledgements and READ answers, completes work
 //                             requests in order, sends again what got lost
 //
-// All HCAs of a fabric live on one thread, so to send is to call the peer: Qp::receive() returns the
-// acknowledgement. The calls never nest deeper than requester -> responder -> completer, since neither
-// the responder nor the completer starts a new request: they schedule a turn.
+// All HCAs of a fabric live on one thread, so to send is to call the peer: Qp::receive() returns
+// the acknowledgement. The calls never nest deeper than requester -> responder -> completer, since
+// neither the responder nor the completer starts a new request: they schedule a turn.
 //
 // A request that has been sent stays in the *window* until it is complete. The window holds what is
-// needed to send it again, but not the request itself: that is read again from the ring and must then
-// be what it was. Inside one process nearly everything is complete when the call returns and the
-// window is almost always empty; it fills when packets get lost, while a receive is missing at
+// needed to send it again, but not the request itself: that is read again from the ring and must
+// then be what it was. Inside one process nearly everything is complete when the call returns and
+// the window is almost always empty; it fills when packets get lost, while a receive is missing at
 // the peer, and while long READs are under way.
 
 #pragma once
@@ -100,12 +101,15 @@ class Qp final : public Runnable {
   // For tests. The segments and replies that this queue pair sends go past `faults`, which outlives
   // the queue pair or is taken away before.
   void set_faults(Faults* faults) { faults_ = faults; }
+  // Also for tests: makes segments shorter than they would be, so that short messages have several.
+  // A multiple of the path MTU.
+  void limit_segments(uint32_t bytes) { chunk_ = bytes; }
   // Delivers a segment that was held, as if this queue pair sent it now.
   void inject(const Segment& segment);
 
  private:
-  static constexpr uint32_t kReceiving = 1u << KH_QPS_RTR | 1u << KH_QPS_RTS | 1u << KH_QPS_SQD |
-                                         1u << KH_QPS_SQE;
+  static constexpr uint32_t kReceiving =
+      1u << KH_QPS_RTR | 1u << KH_QPS_RTS | 1u << KH_QPS_SQD | 1u << KH_QPS_SQE;
   // Requests that may be on their way; more than the READs and atomics among them.
   static constexpr uint32_t kWindow = 32;
   static_assert(kWindow > KH_MAX_RD_ATOMIC);
@@ -113,10 +117,21 @@ class Qp final : public Runnable {
   // them across a page border.
   static constexpr size_t kSpans = 80;
   static_assert(kSpans > 2 * KH_MAX_SGE + 2);
-  // Bytes of a segment, at most. A multiple of every path MTU.
-  static constexpr uint32_t kChunk = 128 * 1024;
+  // Bytes of a segment, at most. A multiple of every path MTU. More than the quantum of a turn, so
+  // a long message is one segment a turn: what a segment costs beside its copy is mostly that the
+  // copy has pushed everything else out of the cache.
+  static constexpr uint32_t kChunk = 512 * 1024;
 
-  using Spans = std::array<HostSpan, kSpans>;
+  // Not initialised: it is made for each segment, and mostly one span of it is used.
+  struct Spans {
+    union {
+      HostSpan at[kSpans];
+    };
+    Spans() {}
+    HostSpan* data() { return at; }
+    HostSpan& operator[](size_t i) { return at[i]; }
+    operator std::span<HostSpan>() { return at; }
+  };
 
   enum class Progress : uint8_t {
     sending,
@@ -158,6 +173,8 @@ class Qp final : public Runnable {
   Qp* find_peer_slowly();
   // The HCA at the other end: dmac, dgid and the source's VLAN lead there.
   Hca* find_station(const kh_av& av, const GidEntry& source) const;
+  // The same, remembered for as long as datagrams go the same way.
+  Hca* find_datagram_station(const kh_av& av, const GidEntry& source);
   void deliver_datagram(Segment& segment, const kh_wqe_ud& ud, const GidEntry& source);
 
   // --- Requester (requester.cc) --------------------------------------------------------------
@@ -211,9 +228,7 @@ class Qp final : public Runnable {
   void wake();
 
   // An error completion has been written and the rest is to be flushed.
-  bool stopped_by_error() const {
-    return attr_.state != KH_QPS_RTS && attr_.state != KH_QPS_SQD;
-  }
+  bool stopped_by_error() const { return attr_.state != KH_QPS_RTS && attr_.state != KH_QPS_SQD; }
   bool outstanding() const { return unacked_psn_ != high_psn_; }
   bool window_empty() const { return oldest_ == newest_; }
   Request& window(uint32_t index) { return window_[index & (kWindow - 1)]; }
@@ -277,10 +292,12 @@ class Qp final : public Runnable {
   KeyUser who_;
   KeyUser receive_who_;  // an SRQ's receives name keys of the SRQ's PD
   Faults* faults_ = nullptr;
-  uint8_t mtu_shift_ = 8;   // log2 of the path MTU
-  bool running_ = false;    // inside run(): no need to schedule
-  uint64_t serial_;         // another one after each MODIFY_QP
+  uint32_t chunk_ = kChunk;
+  uint8_t mtu_shift_ = 8;  // log2 of the path MTU
+  bool running_ = false;   // inside run(): no need to schedule
+  uint64_t serial_;        // another one after each MODIFY_QP
   Path path_;
+  kh_av path_av_{};  // of datagrams: where path_ leads
 
   // Requester.
   SendRing ring_;
@@ -293,18 +310,18 @@ class Qp final : public Runnable {
   uint32_t sent_ = 0;        // bytes of it
   uint32_t next_psn_ = 0;    // of the next request
   uint32_t unacked_psn_ = 0;
-  uint32_t high_psn_ = 0;    // behind the last packet ever sent
-  uint32_t loaded_ = 0;      // window index of what buffer_ and wqe_ hold
+  uint32_t high_psn_ = 0;  // behind the last packet ever sent
+  uint32_t loaded_ = 0;    // window index of what buffer_ and wqe_ hold
   bool loaded_valid_ = false;
-  bool stopped_ = false;     // a request has failed: nothing more is taken
-  bool dead_ = false;        // the ring cannot be read: nothing more is flushed
+  bool stopped_ = false;  // a request has failed: nothing more is taken
+  bool dead_ = false;     // the ring cannot be read: nothing more is flushed
   bool draining_ = false;
-  uint8_t reads_ = 0;        // READs and atomics in the window
+  uint8_t reads_ = 0;  // READs and atomics in the window
 
   // Completer.
   enum class Wait : uint8_t { none, receive, silence };
-  Wait wait_ = Wait::none;   // until the timer: an RNR NAK, or nobody there
-  bool progress_ = false;    // since the timer was started
+  Wait wait_ = Wait::none;  // until the timer: an RNR NAK, or nobody there
+  bool progress_ = false;   // since the timer was started
   uint8_t retries_left_ = 0;
   uint8_t rnr_retries_left_ = 0;
 
@@ -317,7 +334,7 @@ class Qp final : public Runnable {
     bool active = false;
     bool is_send = false;
     uint32_t rkey = 0;
-    uint64_t addr = 0;       // of the next byte
+    uint64_t addr = 0;  // of the next byte
     uint32_t left = 0;
     uint32_t done = 0;
   } message_;

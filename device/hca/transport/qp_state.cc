@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The states of a queue pair (specification, 10.3.1): changes that software asks for, and the changes
-// that errors bring about.
+// The states of a queue pair (specification, 10.3.1): changes that software asks for, and the
+// changes that errors bring about.
 //
-//   ERR  everything that is posted is flushed, the send queue first, then the receives; also what is
+//   ERR  everything that is posted is flushed, the send queue first, then the receives; also what
+//   is
 //        posted later, for which the device asks to be told of receives (rq_notify)
 //   SQE  of UC and UD: a send has failed. The send queue is flushed, receives go on, RTS mends it
 //   SQD  what has been taken is finished, nothing more is taken
@@ -102,13 +103,13 @@ Qp::Qp(Hca& hca, QpConfig&& config)
       who_{config_.pdn, config_.qpn, config_.context == 0},
       receive_who_(who_),
       serial_(next_serial()),
-      timer_(hca.timers(), [](void* qp, uint64_t) { static_cast<Qp*>(qp)->on_timer(); }, this),
+      timer_(
+          hca.timers(), [](void* qp, uint64_t) { static_cast<Qp*>(qp)->on_timer(); }, this),
       events_(config_.qpn) {
   attr_.state = KH_QPS_RESET;
   attr_.path_mtu = 1;
   if (config_.srq) receive_who_.pdn = config_.srq->pdn();
-  ring_ = {&config_.memory, config_.sq_offset,
-           config_.has_sq ? 1u << config_.log_sq_blocks : 0};
+  ring_ = {&config_.memory, config_.sq_offset, config_.has_sq ? 1u << config_.log_sq_blocks : 0};
 }
 
 Qp::~Qp() { hca_.mkeys().release(windows_); }
@@ -147,7 +148,8 @@ AdminResult Qp::modify(const kh_qp_attr& attr) {
     reset();
     return AdminResult::done();
   }
-  for (const Range& field : kRanges) copy_field(attr_, attr, field);
+  for (const Range& field : kRanges)
+    copy_field(attr_, attr, field);
   copy_field(attr_, attr, kQkey);
   if (attr.mask & KH_QP_AV) attr_.av = attr.av;
   if (attr.mask & KH_QP_PATH_MTU) mtu_shift_ = 7 + attr.path_mtu;
@@ -168,7 +170,8 @@ AdminResult Qp::modify(const kh_qp_attr& attr) {
   attr_.state = to;
   if (from == KH_QPS_RTS && to == KH_QPS_SQD) {
     draining_ = true;
-    // Something may be under way: the turn decides.
+    if (!(attr.mask & KH_QP_EN_SQD_ASYNC_NOTIFY)) attr_.en_sqd_async_notify = 0;
+    look_drained();
   }
   // There may be work posted before, and an error may have come in the meantime.
   wake();

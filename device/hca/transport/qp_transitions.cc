@@ -20,8 +20,8 @@ constexpr uint32_t kInitConnected = KH_QP_PKEY_INDEX | KH_QP_PORT | KH_QP_ACCESS
 constexpr uint32_t kInitDatagram = KH_QP_PKEY_INDEX | KH_QP_PORT | KH_QP_QKEY;
 constexpr uint32_t kRtrUc = KH_QP_AV | KH_QP_PATH_MTU | KH_QP_DEST_QPN | KH_QP_RQ_PSN;
 constexpr uint32_t kRtrRc = kRtrUc | KH_QP_MAX_DEST_RD_ATOMIC | KH_QP_MIN_RNR_TIMER;
-constexpr uint32_t kRtsRc = KH_QP_SQ_PSN | KH_QP_TIMEOUT | KH_QP_RETRY_CNT | KH_QP_RNR_RETRY |
-                            KH_QP_MAX_QP_RD_ATOMIC;
+constexpr uint32_t kRtsRc =
+    KH_QP_SQ_PSN | KH_QP_TIMEOUT | KH_QP_RETRY_CNT | KH_QP_RNR_RETRY | KH_QP_MAX_QP_RD_ATOMIC;
 constexpr uint32_t kLiveRc = KH_QP_CUR_STATE | KH_QP_ACCESS_FLAGS | KH_QP_MIN_RNR_TIMER;
 constexpr uint32_t kLiveUc = KH_QP_CUR_STATE | KH_QP_ACCESS_FLAGS;
 constexpr uint32_t kLiveUd = KH_QP_CUR_STATE | KH_QP_QKEY;
@@ -76,8 +76,9 @@ Transition find_transition(uint8_t type, uint8_t from, uint8_t to) {
 uint64_t rnr_delay_ns(uint8_t code) {
   // In units of 10 us. 0 is the longest.
   static constexpr std::array<uint32_t, 32> kTens = {
-      65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,    48,    64,    96,    128,   192,
-      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
   return uint64_t{kTens[code & 31]} * 10'000;
 }
 

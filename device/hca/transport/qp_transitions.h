@@ -21,7 +21,8 @@ struct Transition {
 // but for KH_QP_STATE itself.
 Transition find_transition(uint8_t type, uint8_t from, uint8_t to);
 
-// Nanoseconds that a requester waits after an RNR NAK with this timer field (5 bits; specification, 9.7.5.2.8).
+// Nanoseconds that a requester waits after an RNR NAK with this timer field (5 bits;
+// specification, 9.7.5.2.8).
 uint64_t rnr_delay_ns(uint8_t code);
 
 }  // namespace keyhole

@@ -47,7 +47,8 @@ Qp::Receive Qp::take_receive() {
   receive_held_ = true;
   receive_done_ = 0;
   receive_room_ = 0;
-  for (uint32_t i = 0; i < receive_.num_sge; ++i) receive_room_ += receive_.sge[i].length;
+  for (uint32_t i = 0; i < receive_.num_sge; ++i)
+    receive_room_ += receive_.sge[i].length;
   return Receive::ready;
 }
 

@@ -4,10 +4,12 @@
 //
 // Requests are taken from the ring in order, and each is sent as a whole before the next is taken,
 // over as many turns as its length needs. Everything that a request must wait for (a fence, a free
-// READ resource, room in the window) keeps it in the ring; whoever makes the wait end schedules a turn.
+// READ resource, room in the window) keeps it in the ring; whoever makes the wait end schedules a
+// turn.
 //
-// What is wrong with a request is found when it is taken or while it is sent. Its error completes only
-// after all before it have, so it stays in the window as failed and nothing behind it is taken.
+// What is wrong with a request is found when it is taken or while it is sent. Its error completes
+// only after all before it have, so it stays in the window as failed and nothing behind it is
+// taken.
 
 #include <algorithm>
 
@@ -122,8 +124,7 @@ Qp::Take Qp::take_request(Quantum& quantum) {
     push_failed(available, bad_request(KH_SYN_WQE_SIZE));
     return Take::taken;
   }
-  Verdict verdict = decode_wqe(
-      buffer_, {config_.type, config_.max_send_sge, datagram_mtu()}, wqe_);
+  Verdict verdict = decode_wqe(buffer_, {config_.type, config_.max_send_sge, datagram_mtu()}, wqe_);
   const bool read = wqe_.is_read_or_atomic();
   if (verdict.ok() && read && attr_.max_rd_atomic == 0) verdict = bad_request(KH_SYN_NO_RD_ATOMIC);
   if (!verdict.ok()) [[unlikely]] {
@@ -192,8 +193,7 @@ void Qp::stop_at(Request& request, Verdict verdict) {
 bool Qp::load_again(const Request& request, Wqe& wqe, WqeBuffer& buffer) {
   if (!fetch_wqe(ring_, request.block, request.nblocks, buffer)) return false;
   if (!decode_head(buffer, request.nblocks, wqe)) return false;
-  Verdict verdict =
-      decode_wqe(buffer, {config_.type, config_.max_send_sge, datagram_mtu()}, wqe);
+  Verdict verdict = decode_wqe(buffer, {config_.type, config_.max_send_sge, datagram_mtu()}, wqe);
   return verdict.ok() && wqe.opcode == request.opcode && wqe.length == request.length;
 }
 
@@ -219,6 +219,7 @@ bool Qp::send_some(Quantum& quantum) {
     }
   }
   if (!connected()) {
+    quantum.bytes -= request.length;
     send_datagram(request);
     return true;
   }
@@ -251,7 +252,7 @@ void Qp::note_sent(const Segment& segment) {
 bool Qp::send_message(Request& request, Quantum& quantum) {
   const uint32_t offset = sent_;
   const uint32_t left = request.length - offset;
-  uint32_t length = std::min(left, kChunk);
+  uint32_t length = std::min(left, chunk_);
 
   Spans spans;
   uint32_t nspans = 0;
@@ -281,7 +282,8 @@ bool Qp::send_message(Request& request, Quantum& quantum) {
   segment.payload = {spans.data(), nspans};
   segment.length = length;
 
-  // The peer may answer before deliver() returns, so this queue pair is in order before it is called.
+  // The peer may answer before deliver() returns, so this queue pair is in order before it is
+  // called.
   if (segment.last) {
     step();
   } else {
@@ -320,7 +322,7 @@ bool Qp::send_read_or_atomic(Request& request, Quantum& quantum) {
     segment.dma_length = request.length - request.arrived;
     segment.psn = psn_add(request.psn, request.arrived >> mtu_shift_);
     segment.npsn = packets(segment.dma_length, mtu_shift_);
-    quantum.bytes -= std::min(segment.dma_length, kChunk);
+    quantum.bytes -= std::min(segment.dma_length, chunk_);
   } else {
     // An atomic cannot be taken back: its result must have a place to go.
     auto place = hca_.mkeys().local(wqe_.sge->lkey, wqe_.sge->addr, 8, true, who_);
@@ -348,8 +350,9 @@ bool Qp::send_read_or_atomic(Request& request, Quantum& quantum) {
 
 uint32_t Qp::datagram_mtu() const {
   if (connected()) return 0;
-  // What of the port's MTU is left behind the longest headers that RoCE v2 may have (IPv6, UDP, BTH,
-  // XRC, AtomicETH, ICRC), rounded down to a path MTU: so does Linux compute the port's active MTU.
+  // What of the port's MTU is left behind the longest headers that RoCE v2 may have (IPv6, UDP,
+  // BTH, XRC, AtomicETH, ICRC), rounded down to a path MTU: so does Linux compute the port's active
+  // MTU.
   constexpr uint32_t kHeaders = 40 + 8 + 12 + 4 + 28 + 4;
   uint32_t room = hca_.mtu() > kHeaders ? hca_.mtu() - kHeaders : 0;
   for (uint32_t mtu = 4096; mtu >= 256; mtu /= 2) {

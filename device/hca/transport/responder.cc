@@ -2,16 +2,17 @@
 //
 // The responder: from segments to memory.
 //
-// A reliable one takes packets in PSN order. What is ahead gets a sequence NAK, once; what is behind is
-// a duplicate: SENDs and WRITEs are acknowledged again and not executed, READs are read again, atomics
-// are answered with the value that was saved (specification, 9.7.5.1.1 and 9.7.5.1.3). An error is
-// answered with a NAK and ends in the error state, with an event unless a receive's completion tells
-// of it. An unreliable one drops what is out of order or not allowed, and nobody is told.
+// A reliable one takes packets in PSN order. What is ahead gets a sequence NAK, once; what is
+// behind is a duplicate: SENDs and WRITEs are acknowledged again and not executed, READs are read
+// again, atomics are answered with the value that was saved (specification, 9.7.5.1.1
+// and 9.7.5.1.3). An error is answered with a NAK and ends in the error state, with an event unless
+// a receive's completion tells of it. An unreliable one drops what is out of order or not allowed,
+// and nobody is told.
 //
 // Keys are looked up for each segment, so a key that goes away stops a message in its middle.
 //
-// A READ is answered in this queue pair's own turns when it is long. Until then nothing more is taken
-// from this peer: Answer::busy. So requests are executed strictly in order.
+// A READ is answered in this queue pair's own turns when it is long. Until then nothing more is
+// taken from this peer: Answer::busy. So requests are executed strictly in order.
 
 #include <algorithm>
 
@@ -90,11 +91,11 @@ Reply Qp::duplicate(const Segment& segment, uint32_t behind) {
       return {.answer = Answer::ack, .psn = psn_add(expected_psn_, kPsnMask), .msn = msn_};
     }
     // It was cut differently the first time: its later packets are new.
-    std::array<HostSpan, kSpans> spans;
+    Spans spans;
     SpanCursor rest(segment.payload);
     rest.skip(size_t{behind} << mtu_shift_);
     size_t nspans = 0;
-    for (; !rest.done() && nspans < spans.size(); rest.advance(rest.size()))
+    for (; !rest.done() && nspans < kSpans; rest.advance(rest.size()))
       spans[nspans++] = {rest.data(), rest.size()};
     Segment tail = segment;
     tail.first = false;
@@ -264,8 +265,7 @@ Reply Qp::execute_read(const Segment& segment) {
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_WQE_LENGTH);
   auto place = hca_.mkeys().remote(segment.rkey, segment.remote_addr, segment.dma_length,
                                    KH_ACCESS_REMOTE_READ, who_);
-  if (!place)
-    return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place.error());
+  if (!place) return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place.error());
   remember({.kind = SegmentKind::read,
             .psn = segment.psn,
             .npsn = segment.npsn,
@@ -289,8 +289,8 @@ Reply Qp::execute_atomic(const Segment& segment) {
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_NO_RD_ATOMIC);
   if (segment.remote_addr & 7)
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_ATOMIC_ALIGN);
-  auto place = hca_.mkeys().remote(segment.rkey, segment.remote_addr, 8, KH_ACCESS_REMOTE_ATOMIC,
-                                   who_);
+  auto place =
+      hca_.mkeys().remote(segment.rkey, segment.remote_addr, 8, KH_ACCESS_REMOTE_ATOMIC, who_);
   if (!place) return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place.error());
   HostSpan span = place->next(8);
   if (!span)
@@ -314,10 +314,9 @@ Reply Qp::execute_atomic(const Segment& segment) {
 }
 
 void Qp::begin_answer(uint32_t psn, uint64_t addr, uint32_t rkey, uint32_t length) {
-  answer_ = {
-      .active = true, .first = true, .psn = psn, .rkey = rkey, .addr = addr, .left = length};
+  answer_ = {.active = true, .first = true, .psn = psn, .rkey = rkey, .addr = addr, .left = length};
   // Short ones at once, in the requester's turn.
-  Quantum quantum{.entries = 2, .bytes = kChunk};
+  Quantum quantum{.entries = 2, .bytes = chunk_};
   send_answers(quantum);
   if (answer_.active) wake();
 }
@@ -332,14 +331,14 @@ void Qp::send_answers(Quantum& quantum) {
     segment.has_immediate = segment.has_invalidate = false;
     segment.psn = answer_.psn;
 
-    auto place = hca_.mkeys().remote(answer_.rkey, answer_.addr, answer_.left,
-                                     KH_ACCESS_REMOTE_READ, who_);
-    const uint32_t wanted = std::min(answer_.left, kChunk);
+    auto place =
+        hca_.mkeys().remote(answer_.rkey, answer_.addr, answer_.left, KH_ACCESS_REMOTE_READ, who_);
+    const uint32_t wanted = std::min(answer_.left, chunk_);
     Spans spans;
     uint32_t nspans = 0;
     uint32_t length = 0;
     bool gone = !place;
-    while (!gone && length < wanted && nspans < spans.size()) {
+    while (!gone && length < wanted && nspans < kSpans) {
       HostSpan span = place->next(wanted - length);
       if (!span) {
         gone = true;

@@ -2,12 +2,12 @@
 //
 // What travels between two queue pairs.
 //
-// On a wire a message is a train of packets of the path MTU. Between HCAs of one process there is no
-// wire, and cutting a message up to glue it together again would cost more than all the rest. So a
-// message travels as *segments*: a segment has the fields of the packets' transport headers once, says
-// how many consecutive packets it stands for, and names its payload by reference, as spans of the
-// sender's memory. PSNs count exactly as the packets would: to put a segment on a wire is to cut its
-// payload at the MTU and to number the pieces from `psn` on.
+// On a wire a message is a train of packets of the path MTU. Between HCAs of one process there is
+// no wire, and cutting a message up to glue it together again would cost more than all the rest. So
+// a message travels as *segments*: a segment has the fields of the packets' transport headers once,
+// says how many consecutive packets it stands for, and names its payload by reference, as spans of
+// the sender's memory. PSNs count exactly as the packets would: to put a segment on a wire is to
+// cut its payload at the MTU and to number the pieces from `psn` on.
 //
 // A request's acknowledgement is the return value of its delivery. The answer to a READ comes as
 // segments of its own.
@@ -45,24 +45,25 @@ constexpr bool is_read_or_atomic(SegmentKind kind) {
 enum class Answer : uint8_t {
   none,  // nothing came back
   ack,
-  rnr,              // no receive is posted: try again after the time that `code` stands for
-  sequence_error,   // NAK codes 0 to 3
+  rnr,             // no receive is posted: try again after the time that `code` stands for
+  sequence_error,  // NAK codes 0 to 3
   invalid_request,
   access_error,
   operation_error,
-  atomic,           // an acknowledgement that carries the value an atomic found
-  busy,             // not taken: the responder is still answering a READ of this peer. Never on a wire
+  atomic,  // an acknowledgement that carries the value an atomic found
+  busy,    // not taken: the responder is still answering a READ of this peer. Never on a wire
 };
 
 struct Reply {
   Answer answer = Answer::none;
-  uint8_t code = 0;   // RNR timer field
-  uint32_t psn = 0;   // ack: the last packet received; NAKs: the packet refused
+  uint8_t code = 0;  // RNR timer field
+  uint32_t psn = 0;  // ack: the last packet received; NAKs: the packet refused
   uint32_t msn = 0;
   uint64_t value = 0;
 };
 
-// What the headers below the transport say of a datagram (RoCE v2: Ethernet, IP): its receiver is told.
+// What the headers below the transport say of a datagram (RoCE v2: Ethernet, IP): its receiver is
+// told.
 struct DatagramPath {
   std::array<uint8_t, 16> sgid;
   std::array<uint8_t, 16> dgid;
@@ -107,8 +108,8 @@ struct Segment {
   uint32_t length;  // bytes of payload
 };
 
-// For tests: what happens to a segment, or to the reply to one, on its way. `held` makes it vanish for
-// now; who wants it to arrive later copies it, payload and all, and hands it to Qp::inject().
+// For tests: what happens to a segment, or to the reply to one, on its way. `held` makes it vanish
+// for now; who wants it to arrive later copies it, payload and all, and hands it to Qp::inject().
 enum class Fate : uint8_t { delivered, lost, twice, held };
 
 class Faults {

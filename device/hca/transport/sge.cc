@@ -25,8 +25,8 @@ void shorten(Gathered& found, uint32_t by, std::span<HostSpan> spans) {
 
 }  // namespace
 
-Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries, uint64_t offset,
-                uint32_t length, uint32_t unit, std::span<HostSpan> spans) {
+Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
+                uint64_t offset, uint32_t length, uint32_t unit, std::span<HostSpan> spans) {
   Gathered found;
   for (const kh_sge& entry : entries) {
     if (offset >= entry.length) {
@@ -53,8 +53,8 @@ Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> en
   return found;
 }
 
-Verdict scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries, uint64_t offset,
-                uint32_t length, SpanCursor from) {
+Verdict scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
+                uint64_t offset, uint32_t length, SpanCursor from) {
   for (const kh_sge& entry : entries) {
     if (length == 0) break;
     if (offset >= entry.length) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// From scatter/gather entries to host memory. An entry's key is looked up when its bytes are needed and
-// not before: of a receive's buffer only what a message fills, of a long message only this turn's
-// part. So a key that goes away while a message is under way stops it at the next segment.
+// From scatter/gather entries to host memory. An entry's key is looked up when its bytes are needed
+// and not before: of a receive's buffer only what a message fills, of a long message only this
+// turn's part. So a key that goes away while a message is under way stops it at the next segment.
 
 #pragma once
 
@@ -25,12 +25,12 @@ struct Gathered {
 // Finds the bytes [offset, offset + length) of what the entries name, for reading. Stops early when
 // `spans` is full; then it gives a multiple of `unit` bytes (a power of 2). The rest of each entry
 // that it touches is checked too.
-Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries, uint64_t offset,
-                uint32_t length, uint32_t unit, std::span<HostSpan> spans);
+Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
+                uint64_t offset, uint32_t length, uint32_t unit, std::span<HostSpan> spans);
 
 // Stores `length` bytes at `offset` of what the entries name; they have that much room.
-Verdict scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries, uint64_t offset,
-                uint32_t length, SpanCursor from);
+Verdict scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
+                uint64_t offset, uint32_t length, SpanCursor from);
 
 // Stores bytes that come from `from` behind a checked key, all that the cursor has left but at most
 // `length`. False: the guest has taken the memory away.

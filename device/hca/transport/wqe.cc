@@ -20,7 +20,7 @@ constexpr uint8_t kAll = kRc | kUc | kUd;
 // invalidate: there is no such packet.
 struct Shape {
   uint8_t types;
-  uint8_t header;     // bytes before the data
+  uint8_t header;  // bytes before the data
   bool may_inline;
 };
 constexpr std::array<Shape, 12> kShapes = [] {
@@ -124,7 +124,8 @@ Verdict decode_wqe(const WqeBuffer& buffer, const WqeLimits& limits, Wqe& wqe) {
     wqe.inline_data = nullptr;
     wqe.sge = at<kh_sge>(buffer, header);
     uint64_t length = 0;
-    for (unsigned i = 0; i < wqe.num_sge; ++i) length += wqe.sge[i].length;
+    for (unsigned i = 0; i < wqe.num_sge; ++i)
+      length += wqe.sge[i].length;
     if (length > KH_MAX_MSG_SIZE) return {KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH};
     wqe.length = static_cast<uint32_t>(length);
   }

@@ -3,10 +3,10 @@
 // A send work request, copied out of its ring and checked.
 //
 // The ring is memory that its owner can change at any time. So the blocks are copied once into a
-// WqeBuffer, everything is checked in the copy, and the copy is all that is used from then on. What a
-// Wqe says is in range: the opcode fits the queue pair's type, the entries lie inside the blocks, the
-// length is the sum of the entries and within what a message may have. Keys and addresses are not
-// looked at yet: that happens when memory is touched.
+// WqeBuffer, everything is checked in the copy, and the copy is all that is used from then on. What
+// a Wqe says is in range: the opcode fits the queue pair's type, the entries lie inside the blocks,
+// the length is the sum of the entries and within what a message may have. Keys and addresses are
+// not looked at yet: that happens when memory is touched.
 
 #pragma once
 
@@ -21,8 +21,8 @@ namespace keyhole {
 
 // A completion's verdict.
 struct Verdict {
-  uint8_t status = KH_WC_SUCCESS;  // enum kh_cqe_status
-  uint16_t syndrome = KH_SYN_NONE; // enum kh_syndrome
+  uint8_t status = KH_WC_SUCCESS;   // enum kh_cqe_status
+  uint16_t syndrome = KH_SYN_NONE;  // enum kh_syndrome
 
   bool ok() const { return status == KH_WC_SUCCESS; }
 };
@@ -48,15 +48,15 @@ struct alignas(64) WqeBuffer {
 };
 
 struct Wqe {
-  uint8_t opcode;   // enum kh_wqe_opcode
-  uint8_t flags;    // KH_WQE_*
+  uint8_t opcode;  // enum kh_wqe_opcode
+  uint8_t flags;   // KH_WQE_*
   uint8_t nblocks;
   uint8_t num_sge;
   uint32_t imm;
   uint64_t wr_id;
   uint32_t length;  // of the message
   // In the buffer:
-  const kh_wqe_rdma* rdma;      // all but UD and local requests
+  const kh_wqe_rdma* rdma;  // all but UD and local requests
   const kh_wqe_ud* ud;
   const kh_wqe_atomic* atomic;
   const kh_wqe_bind* bind;
@@ -73,17 +73,17 @@ struct Wqe {
 };
 
 struct WqeLimits {
-  uint8_t type;          // enum kh_qp_type
+  uint8_t type;  // enum kh_qp_type
   uint8_t max_sge;
-  uint32_t ud_mtu;       // largest UD message
+  uint32_t ud_mtu;  // largest UD message
 };
 
 // Copies the request at block `index`, of which `available` blocks have been posted. False when the
 // queue's memory has gone.
 bool fetch_wqe(const SendRing& ring, uint32_t index, uint32_t available, WqeBuffer& buffer);
 
-// Reads the head, even of a request that is wrong otherwise: opcode, flags, nblocks, num_sge, imm and
-// wr_id. False when nblocks cannot be true, so that nobody knows where the next request begins.
+// Reads the head, even of a request that is wrong otherwise: opcode, flags, nblocks, num_sge, imm
+// and wr_id. False when nblocks cannot be true, so that nobody knows where the next request begins.
 bool decode_head(const WqeBuffer& buffer, uint32_t available, Wqe& wqe);
 
 // Checks all the rest.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The device alone: rings that are filled beforehand, so that what is measured is what the device does
-// for a request, from the doorbell to the completion. Time for each request and requests a second;
-// bytes a second beside those of memcpy with the same memory.
+// The device alone: rings that are filled beforehand, so that what is measured is what the device
+// does for a request, from the doorbell to the completion. Time for each request and requests a
+// second; bytes a second beside those of memcpy with the same memory.
 
 #include <benchmark/benchmark.h>
 #include <spdlog/spdlog.h>
@@ -139,7 +139,8 @@ void BM_Send(benchmark::State& state) {
   engine.prepare(KH_OP_SEND, length);
   kh_sge sge{engine.target.start, length, engine.target.key};
   for (auto _ : state) {
-    for (uint32_t i = 0; i < kBatch; ++i) engine.peer.post_receive(i, {&sge, 1});
+    for (uint32_t i = 0; i < kBatch; ++i)
+      engine.peer.post_receive(i, {&sge, 1});
     if (!engine.post_and_poll(kBatch) || !engine.poll(engine.far_cq, kBatch)) {
       state.SkipWithError("a request has failed");
       return;

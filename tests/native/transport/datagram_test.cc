@@ -45,7 +45,8 @@ class Datagram : public TransportTest {
     uint32_t sum = 0;
     for (size_t i = 0; i < size; i += 2)
       sum += std::to_integer<uint32_t>(bytes[i]) << 8 | std::to_integer<uint32_t>(bytes[i + 1]);
-    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    while (sum >> 16)
+      sum = (sum & 0xffff) + (sum >> 16);
     return sum;
   }
 };
@@ -71,7 +72,8 @@ TEST_F(Datagram, ArrivesBehindAnIpv4HeaderWithARightChecksum) {
   EXPECT_EQ(std::memcmp(b.bytes(40), a.bytes(), 100), 0);
 
   const std::byte* ip = b.bytes(20);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(b.bytes()[i], std::byte{0}) << "it looks like IPv6";
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(b.bytes()[i], std::byte{0}) << "it looks like IPv6";
   EXPECT_EQ(ip[0], std::byte{0x45});
   EXPECT_EQ(ip[1], std::byte{0x28});
   EXPECT_EQ(ip[8], std::byte{64});
@@ -207,7 +209,8 @@ TEST_F(Datagram, FromAGidThatIsNotThereIsAQpOperationErrorAndEndsInSqe) {
 TEST_F(Datagram, LongerThanThePathMtuIsALengthError) {
   make_datagram_ends();
   uint32_t mtu = 256;
-  while (mtu < 4096 && mtu * 2 + 96 <= b.hca->mtu()) mtu *= 2;
+  while (mtu < 4096 && mtu * 2 + 96 <= b.hca->mtu())
+    mtu *= 2;
   b.post_receive(5, 0, mtu + 40);
   a.post(datagram(a, 0, mtu, b, 2));
   EXPECT_DONE(sent(a), 2);
@@ -227,8 +230,8 @@ TEST_F(Datagram, LongerThanItsReceiveIsALengthErrorAtTheReceiver) {
 
 TEST_F(Datagram, OnlySendsExist) {
   make_datagram_ends();
-  for (uint8_t opcode : {KH_OP_WRITE, KH_OP_READ, KH_OP_CMP_SWAP, KH_OP_SEND_INV, KH_OP_BIND_MW,
-                         KH_OP_LOCAL_INV}) {
+  for (uint8_t opcode :
+       {KH_OP_WRITE, KH_OP_READ, KH_OP_CMP_SWAP, KH_OP_SEND_INV, KH_OP_BIND_MW, KH_OP_LOCAL_INV}) {
     Work work = datagram(a, 0, 8, b, 2);
     work.opcode = opcode;
     a.post(work);
@@ -244,7 +247,8 @@ TEST_F(Datagram, InlineAndScatteredReachesTheReceiverWhole) {
   Work work = datagram(a, 0, 0, b, 2);
   work.sge.clear();
   work.flags |= KH_WQE_INLINE;
-  for (int i = 0; i < 300; ++i) work.inline_data.push_back(std::byte(i));
+  for (int i = 0; i < 300; ++i)
+    work.inline_data.push_back(std::byte(i));
   a.post(work);
   EXPECT_DONE(sent(a), 2);
   EXPECT_DONE(received(b), 5);
@@ -286,7 +290,8 @@ TEST_F(Datagram, ToAGroupReachesEveryMemberOnEveryHcaAndTheSenderIfItIsOne) {
   EndOptions options;
   options.type = KH_QPT_UD;
   End c = make_end(1, options), d = make_end(0, options), outsider = make_end(1, options);
-  for (End* end : {&c, &d, &outsider}) start_datagrams(*end, kQkey);
+  for (End* end : {&c, &d, &outsider})
+    start_datagrams(*end, kQkey);
   Gid group{0xff, 0x0e};
   group[15] = 7;
   set_gid(a, 1, Gid{0xfe, 0x80, 1});
@@ -295,8 +300,10 @@ TEST_F(Datagram, ToAGroupReachesEveryMemberOnEveryHcaAndTheSenderIfItIsOne) {
     std::memcpy(command.mcast.mgid, group.data(), 16);
     return end.driver->command(command).status;
   };
-  for (End* end : {&b, &c, &d}) ASSERT_EQ(join(*end, KH_ADM_ATTACH_MCAST), KH_ST_OK);
-  for (End* end : {&a, &b, &c, &d, &outsider}) end->post_receive(5, 0, 1000);
+  for (End* end : {&b, &c, &d})
+    ASSERT_EQ(join(*end, KH_ADM_ATTACH_MCAST), KH_ST_OK);
+  for (End* end : {&a, &b, &c, &d, &outsider})
+    end->post_receive(5, 0, 1000);
   Work work = datagram(a, 0, 100, b, 2);
   work.av.sgid_index = 1;
   std::memcpy(work.av.dgid, group.data(), 16);
@@ -304,14 +311,16 @@ TEST_F(Datagram, ToAGroupReachesEveryMemberOnEveryHcaAndTheSenderIfItIsOne) {
   work.dest_qpn = 0xffffff;
   a.post(work);
   EXPECT_DONE(sent(a), 2);
-  for (End* end : {&b, &c, &d}) EXPECT_DONE(received(*end), 5);
+  for (End* end : {&b, &c, &d})
+    EXPECT_DONE(received(*end), 5);
   EXPECT_TRUE(nothing_received(outsider));
   EXPECT_TRUE(nothing_received(a)) << "the sender is no member";
 
   ASSERT_EQ(join(a, KH_ADM_ATTACH_MCAST), KH_ST_OK);
   ASSERT_EQ(join(b, KH_ADM_DETACH_MCAST), KH_ST_OK);
   b.post_receive(6, 0, 1000);
-  for (End* end : {&c, &d}) end->post_receive(6, 0, 1000);
+  for (End* end : {&c, &d})
+    end->post_receive(6, 0, 1000);
   a.post(work);
   EXPECT_DONE(received(a), 5);
   EXPECT_DONE(received(c), 6);

@@ -97,7 +97,8 @@ TEST_F(Key, ABindCompletesAfterTheRequestsBeforeIt) {
   b.post_unrung(bind(mw1, next(mw1), 0, 64, KH_ACCESS_REMOTE, 2));
   b.post_unrung(invalidate(mw2, 3));
   b.qp.ring();
-  for (int i = 1; i <= 3; ++i) EXPECT_DONE(sent(b), i);
+  for (int i = 1; i <= 3; ++i)
+    EXPECT_DONE(sent(b), i);
 }
 
 TEST_F(Key, ARefusedBindIsABindErrorAndEndsInTheErrorState) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Random requests over a wire that loses, doubles and holds back at random, against a model: the requests
-// done one after the other on plain arrays. RC must hide all of it.
+// Random requests over a wire that loses, doubles and holds back at random, against a model: the
+// requests done one after the other on plain arrays. RC must hide all of it.
 //
 // KEYHOLE_SEED and KEYHOLE_STEPS make another run, or a longer one.
 
@@ -40,7 +40,9 @@ TEST_F(Random, ReliableConnectionsHideLossDuplicatesAndDisorder) {
   const uint64_t steps = from_environment("KEYHOLE_STEPS", 300);
   SCOPED_TRACE("KEYHOLE_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  auto below = [&](uint64_t n) { return std::uniform_int_distribution<uint64_t>(0, n - 1)(random); };
+  auto below = [&](uint64_t n) {
+    return std::uniform_int_distribution<uint64_t>(0, n - 1)(random);
+  };
 
   Connection link;
   link.path_mtu = static_cast<uint8_t>(1 + below(5));
@@ -75,8 +77,10 @@ TEST_F(Random, ReliableConnectionsHideLossDuplicatesAndDisorder) {
     ++faults[s.psn];
     return Fate::lost;
   };
-  a.object().set_faults(&wire);
-  b.object().set_faults(&wire);
+  for (End* end : {&a, &b}) {
+    end->object().set_faults(&wire);
+    end->object().limit_segments(static_cast<uint32_t>((128u << link.path_mtu) * (1 + below(8))));
+  }
 
   uint64_t wr_id = 0;
   for (uint64_t step = 0; step < steps; ++step) {
@@ -191,7 +195,8 @@ TEST_F(Random, NoiseInTheSendQueueHarmsNobody) {
       }
       for (int i = 0; i < 4; ++i) {
         std::array<std::byte, 256> noise;
-        for (auto& byte : noise) byte = std::byte(random());
+        for (auto& byte : noise)
+          byte = std::byte(random());
         // Half of them nearly right.
         if (random() & 1) {
           noise[0] = std::byte(random() % 13);
@@ -205,7 +210,8 @@ TEST_F(Random, NoiseInTheSendQueueHarmsNobody) {
       rig.run();
       kh_cqe cqe{};
       int completions = 0;
-      while (a.send_cq.poll(cqe)) ++completions;
+      while (a.send_cq.poll(cqe))
+        ++completions;
       while (b.recv_cq.poll(cqe)) {
       }
       EXPECT_LE(completions, 16);

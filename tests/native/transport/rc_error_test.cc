@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Reliable connections when software is wrong: each mistake has its completion, its syndrome, its state
-// and its event, and what is posted behind it is flushed.
+// Reliable connections when software is wrong: each mistake has its completion, its syndrome, its
+// state and its event, and what is posted behind it is flushed.
 
 #include <cstring>
 
@@ -389,7 +389,8 @@ TEST_F(RcError, ACqOverrunTakesItsQueuePairIntoTheErrorState) {
   EndOptions options;
   options.log_cq = 2;
   make_pair(options);
-  for (int i = 0; i < 8; ++i) a.post_unrung(write(a, 0, 8, b, 0, i));
+  for (int i = 0; i < 8; ++i)
+    a.post_unrung(write(a, 0, 8, b, 0, i));
   a.qp.ring();
   EXPECT_TRUE(event(a, KH_EV_CQ_ERR).has_value());
   EXPECT_EQ(a.state(), KH_QPS_ERR);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Reliable connections when packets get lost, come twice or in the wrong order, or when nobody answers:
-// retransmission, NAKs, timers and retry counts, by a clock that stands still unless it is moved.
+// Reliable connections when packets get lost, come twice or in the wrong order, or when nobody
+// answers: retransmission, NAKs, timers and retry counts, by a clock that stands still unless it is
+// moved.
 
 #include <cstring>
 #include <random>
@@ -18,8 +19,10 @@ class RcLoss : public TransportTest {
  protected:
   void make_lossy_pair(const Connection& link = {}) {
     make_pair(EndOptions{}, link);
-    a.object().set_faults(&wire);
-    b.object().set_faults(&wire);
+    for (End* end : {&a, &b}) {
+      end->object().set_faults(&wire);
+      end->object().limit_segments(128 * 1024);
+    }
   }
   // Loses the nth (from 0) segment of a kind.
   void lose(SegmentKind kind, int nth, int count = 1) {
@@ -151,12 +154,15 @@ TEST_F(RcLoss, AnAtomicWhoseAnswerIsLostIsAskedAgainWhenALaterOneIsAnswered) {
     lost = true;
     return Fate::lost;
   };
-  for (int i = 0; i < 4; ++i) a.post_unrung(fetch_add(a, 8 * i, b, 64, 1, i));
+  for (int i = 0; i < 4; ++i)
+    a.post_unrung(fetch_add(a, 8 * i, b, 64, 1, i));
   a.post_unrung(write(a, 0, 8, b, 0, 4));
   a.qp.ring();
   rig.run_for(3 * kTimeout14);
-  for (int i = 0; i < 5; ++i) EXPECT_DONE(sent(a), i);
-  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(a.word(8 * i), i);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_DONE(sent(a), i);
+  for (uint64_t i = 0; i < 4; ++i)
+    EXPECT_EQ(a.word(8 * i), i);
   EXPECT_EQ(b.word(64), 4u);
 }
 
@@ -201,7 +207,8 @@ TEST_F(RcLoss, EverySegmentTwiceChangesNothing) {
   a.post_unrung(fetch_add(a, 8, b, 0, 1, 4));
   a.qp.ring();
   rig.run_for(20 * kTimeout14);
-  for (int i = 1; i <= 4; ++i) EXPECT_DONE(sent(a), i);
+  for (int i = 1; i <= 4; ++i)
+    EXPECT_DONE(sent(a), i);
   EXPECT_DONE(received(b), 1);
   EXPECT_TRUE(nothing_received(b));
   EXPECT_EQ(b.word(0), 2u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Reliable connections when all goes well: every operation, every size, every way to describe memory.
+// Reliable connections when all goes well: every operation, every size, every way to describe
+// memory.
 
 #include <cstring>
 
@@ -27,7 +28,8 @@ TEST_F(Rc, AWriteOf64BytesArrivesAndCompletes) {
 TEST_F(Rc, AWriteTouchesNoByteOutsideItsRange) {
   make_pair();
   std::memset(b.bytes(), 0x55, b.region.size);
-  for (uint32_t length : {0u, 1u, 3u, 7u, 8u, 9u, 15u, 63u, 65u, 1023u, 1024u, 1025u, 4097u, 70001u}) {
+  for (uint32_t length :
+       {0u, 1u, 3u, 7u, 8u, 9u, 15u, 63u, 65u, 1023u, 1024u, 1025u, 4097u, 70001u}) {
     a.fill(0, length, static_cast<uint8_t>(length));
     a.post(write(a, 0, length, b, 5001, length));
     EXPECT_DONE(sent(a), length);
@@ -109,7 +111,8 @@ TEST_F(Rc, InlineDataIsTakenFromTheRequestItself) {
     work.sge.clear();
     work.flags |= KH_WQE_INLINE;
     work.inline_data.resize(length);
-    for (uint32_t i = 0; i < length; ++i) work.inline_data[i] = std::byte(i * 3 + 1);
+    for (uint32_t i = 0; i < length; ++i)
+      work.inline_data[i] = std::byte(i * 3 + 1);
     a.post(work);
     EXPECT_DONE(sent(a), 3);
     EXPECT_EQ(std::memcmp(b.bytes(100), work.inline_data.data(), length), 0);
@@ -210,7 +213,8 @@ TEST_F(Rc, CompletionsComeInPostingOrderWhateverTheOperation) {
     a.post_unrung(send(a, 0, 64, round * 10 + 2));
     a.post_unrung(fetch_add(a, 64, b, 64, 1, round * 10 + 3));
     a.qp.ring();
-    for (int i = 0; i < 4; ++i) EXPECT_DONE(sent(a), round * 10 + i);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_DONE(sent(a), round * 10 + i);
     EXPECT_DONE(received(b), round);
   }
 }
@@ -339,9 +343,11 @@ TEST_F(Rc, MoreReadsThanMayBeOutstandingWaitTheirTurn) {
   Connection link;
   link.max_rd_atomic = 1;
   make_pair(EndOptions{}, link);
-  for (int i = 0; i < 40; ++i) a.post_unrung(read(a, 0, 40'000, b, 0, i));
+  for (int i = 0; i < 40; ++i)
+    a.post_unrung(read(a, 0, 40'000, b, 0, i));
   a.qp.ring();
-  for (int i = 0; i < 40; ++i) EXPECT_DONE(sent(a), i);
+  for (int i = 0; i < 40; ++i)
+    EXPECT_DONE(sent(a), i);
 }
 
 TEST_F(Rc, AnSrqServesTheReceivesOfItsQueuePairs) {
@@ -379,7 +385,8 @@ TEST_F(Rc, NopsCompleteInOrder) {
   a.post_unrung(nop);
   a.post_unrung(write(a, 0, 8, b, 0, 3));
   a.qp.ring();
-  for (int i = 1; i <= 3; ++i) EXPECT_DONE(sent(a), i);
+  for (int i = 1; i <= 3; ++i)
+    EXPECT_DONE(sent(a), i);
 }
 
 TEST_F(Rc, TheCountersCountPacketsAsThePathMtuHasThem) {
@@ -407,7 +414,8 @@ TEST_F(Rc, AMessageMayHave2GiBAndNotAByteMore) {
     page += (~reinterpret_cast<uintptr_t>(end.host->iova(page)) + 1) & ((1 << kShift) - 1);
     uint64_t iova = end.host->iova(page);
     auto* lists = reinterpret_cast<uint64_t*>(end.host->allocate(3 * KH_PAGE_SIZE));
-    for (uint32_t i = 0; i < kPages; ++i) lists[512 + i] = iova;
+    for (uint32_t i = 0; i < kPages; ++i)
+      lists[512 + i] = iova;
     lists[0] = end.host->iova(lists + 512);
     lists[1] = end.host->iova(lists + 1024);
     kh_admin_cmd command = FakeDriver::make(KH_ADM_CREATE_MKEY);
@@ -426,7 +434,8 @@ TEST_F(Rc, AMessageMayHave2GiBAndNotAByteMore) {
   };
   a.region = repeated(a);
   b.region = repeated(b);
-  if (reinterpret_cast<uintptr_t>(a.host->iova(a.region.memory)) & ((1 << kShift) - 1)) GTEST_SKIP();
+  if (reinterpret_cast<uintptr_t>(a.host->iova(a.region.memory)) & ((1 << kShift) - 1))
+    GTEST_SKIP();
   a.fill(0, 2 << 20, 1);
   Work work = write(a, 0, 0x80000000u, b, 0, 1);
   a.post(work);

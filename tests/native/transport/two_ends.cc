@@ -64,7 +64,8 @@ std::byte pattern(size_t i, uint8_t seed) {
 }  // namespace
 
 void End::fill(uint64_t offset, size_t size, uint8_t seed) const {
-  for (size_t i = 0; i < size; ++i) region.memory[offset + i] = pattern(i, seed);
+  for (size_t i = 0; i < size; ++i)
+    region.memory[offset + i] = pattern(i, seed);
 }
 
 bool End::holds(uint64_t offset, size_t size, uint8_t seed) const {

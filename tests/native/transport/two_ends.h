@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Two queue pairs on two HCAs (or on one), with what a test of the transport says again and again: work
-// requests by name, completions one by one, and a wire that loses what it is told to lose.
+// Two queue pairs on two HCAs (or on one), with what a test of the transport says again and again:
+// work requests by name, completions one by one, and a wire that loses what it is told to lose.
 
 #pragma once
 
@@ -33,8 +33,8 @@ struct Work {
   uint32_t dest_qpn = 0;
   uint32_t qkey = 0;
   kh_wqe_bind bind{};
-  int nblocks = -1;   // as many as needed
-  int num_sge = -1;   // as many as there are
+  int nblocks = -1;  // as many as needed
+  int num_sge = -1;  // as many as there are
 };
 
 std::vector<std::byte> lay_out(const Work& work, bool datagram);
@@ -167,18 +167,18 @@ class TransportTest : public ::testing::Test {
   Wire wire;
 };
 
-#define EXPECT_DONE(cqe, id)                                             \
-  do {                                                                   \
-    kh_cqe expect_done = (cqe);                                          \
+#define EXPECT_DONE(cqe, id)                                              \
+  do {                                                                    \
+    kh_cqe expect_done = (cqe);                                           \
     EXPECT_EQ(expect_done.status, KH_WC_SUCCESS) << expect_done.syndrome; \
-    EXPECT_EQ(expect_done.wr_id, uint64_t(id));                          \
+    EXPECT_EQ(expect_done.wr_id, uint64_t(id));                           \
   } while (0)
-#define EXPECT_ERROR(cqe, id, what, why)                  \
-  do {                                                    \
-    kh_cqe expect_error = (cqe);                          \
-    EXPECT_EQ(int(expect_error.status), int(what));       \
-    EXPECT_EQ(expect_error.wr_id, uint64_t(id));          \
-    EXPECT_EQ(expect_error.syndrome, uint32_t(why));      \
+#define EXPECT_ERROR(cqe, id, what, why)             \
+  do {                                               \
+    kh_cqe expect_error = (cqe);                     \
+    EXPECT_EQ(int(expect_error.status), int(what));  \
+    EXPECT_EQ(expect_error.wr_id, uint64_t(id));     \
+    EXPECT_EQ(expect_error.syndrome, uint32_t(why)); \
   } while (0)
 
 }  // namespace keyhole::test

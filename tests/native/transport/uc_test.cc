@@ -19,6 +19,7 @@ class Uc : public TransportTest {
   void TearDown() override { a.object().set_faults(nullptr); }
   void lose_nth(int nth) {
     a.object().set_faults(&wire);
+    a.object().limit_segments(128 * 1024);
     wire.segment = [=, n = 0](const Segment&) mutable {
       return n++ == nth ? Fate::lost : Fate::delivered;
     };

@@ -32,7 +32,8 @@ TEST(Psn, AMessageOfNoBytesIsOnePacket) {
 
 TEST(Copy, CutsAndJoinsSpansOfAnySize) {
   std::vector<std::byte> from(1000), to(1000);
-  for (size_t i = 0; i < from.size(); ++i) from[i] = std::byte(i * 7);
+  for (size_t i = 0; i < from.size(); ++i)
+    from[i] = std::byte(i * 7);
   for (size_t cut : {size_t{1}, size_t{3}, size_t{8}, size_t{9}, size_t{64}, size_t{999}}) {
     std::fill(to.begin(), to.end(), std::byte{0});
     std::vector<HostSpan> sources, targets;
@@ -50,7 +51,8 @@ TEST(Copy, OverlappingRangesAreCopiedAsIfThroughABuffer) {
   for (size_t size : {size_t{4}, size_t{9}, size_t{100}, size_t{5000}}) {
     for (int shift : {-5, -1, 1, 5}) {
       std::vector<std::byte> memory(size + 20), expected;
-      for (size_t i = 0; i < memory.size(); ++i) memory[i] = std::byte(i * 13);
+      for (size_t i = 0; i < memory.size(); ++i)
+        memory[i] = std::byte(i * 13);
       expected.assign(memory.begin() + 10, memory.begin() + 10 + size);
       copy_bytes(memory.data() + 10 + shift, memory.data() + 10, size);
       EXPECT_EQ(std::memcmp(memory.data() + 10 + shift, expected.data(), size), 0);
