@@ -89,6 +89,10 @@ const std::array<Admin::Command, 64> Admin::commands = [] {
                               .has_handle = true,
                               .reserved = {RESERVED(kh_cmd_modify_srq, rsvd)}};
   table[KH_ADM_QUERY_SRQ] = {.execute = &Admin::query_srq, .has_handle = true, .reserved = {all}};
+  table[KH_ADM_RESIZE_SRQ] = {.execute = &Admin::resize_srq,
+                              .has_handle = true,
+                              .pages = body + offsetof(kh_cmd_create_srq, pages),
+                              .reserved = {RESERVED(kh_cmd_create_srq, rsvd)}};
   table[KH_ADM_CREATE_QP] = {.execute = &Admin::create_qp,
                              .pages = body + offsetof(kh_cmd_create_qp, pages),
                              .reserved = {RESERVED(kh_cmd_create_qp, rsvd)}};

@@ -89,6 +89,7 @@ class Admin final : public Runnable {
   AdminResult destroy_srq();
   AdminResult modify_srq();
   AdminResult query_srq();
+  AdminResult resize_srq();
   AdminResult create_qp();
   AdminResult destroy_qp();
   AdminResult modify_qp();

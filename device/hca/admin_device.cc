@@ -17,7 +17,7 @@ AdminResult Admin::nop() { return AdminResult::done(); }
 AdminResult Admin::query_device() {
   kh_device_attr attr{};
   attr.fw_version = uint64_t{KH_HW_MAJOR} << 32 | KH_HW_MINOR << 16 | 1;
-  attr.caps = KH_CAP_MW1 | KH_CAP_MW2B;
+  attr.caps = KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE;
   // EUI-64 of the permanent MAC.
   const auto& mac = hca_.options_.mac.bytes;
   std::array<uint8_t, 8> guid = {static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe,

@@ -108,6 +108,7 @@ std::string body(const kh_admin_cmd& c) {
       return fmt::format("count {} period {} us", uint16_t{c.modify_cq.count},
                          uint16_t{c.modify_cq.period});
     case KH_ADM_CREATE_SRQ:
+    case KH_ADM_RESIZE_SRQ:
       return fmt::format("size {} stride {} pdn {} ctx {} ring at {:#x} record at {:#x} in {}",
                          uint64_t{1} << (c.create_srq.log_size & 63),
                          uint64_t{1} << (c.create_srq.log_stride & 63), uint32_t{c.create_srq.pdn},

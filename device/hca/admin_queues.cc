@@ -157,6 +157,27 @@ AdminResult Admin::query_srq() {
   return AdminResult::done(srq->limit());
 }
 
+AdminResult Admin::resize_srq() {
+  const kh_cmd_create_srq& body = cmd_.create_srq;
+  Srq* srq = hca_.srqs_.find(cmd_.hdr.handle);
+  if (!srq) return AdminResult::handle(KH_ST_NOENT);
+  if (body.log_size > DeviceLimits::max_log_rq)
+    return AdminResult::refuse(offsetof(kh_cmd_create_srq, log_size));
+  if (body.log_stride != srq->log_stride())
+    return AdminResult::refuse(offsetof(kh_cmd_create_srq, log_stride));
+  if (body.pdn != 0) return AdminResult::refuse(offsetof(kh_cmd_create_srq, pdn));
+  if (body.ctx != 0) return AdminResult::refuse(offsetof(kh_cmd_create_srq, ctx));
+  if (auto no = refuse_piece(pages_, body.ring_offset,
+                             uint64_t{1} << (body.log_size + body.log_stride),
+                             uint64_t{1} << body.log_stride,
+                             offsetof(kh_cmd_create_srq, ring_offset)))
+    return *no;
+  if (auto no = refuse_piece(pages_, body.db_offset, sizeof(kh_srq_db), 64,
+                             offsetof(kh_cmd_create_srq, db_offset)))
+    return *no;
+  return srq->resize(std::move(pages_), body.ring_offset, body.db_offset, body.log_size);
+}
+
 // --- QP ---------------------------------------------------------------------------------------
 
 namespace {

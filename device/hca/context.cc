@@ -13,7 +13,10 @@ Context::Context(uint32_t number, std::byte* doorbells, std::byte* status)
   store_release<uint32_t>(&status_->sleeping, 1);
 }
 
-Context::~Context() { store_release<uint32_t>(&status_->sleeping, 0); }
+Context::~Context() {
+  std::memset(doorbells_, 0, KH_DB_SLOTS);
+  std::memset(static_cast<void*>(status_), 0, sizeof(*status_));
+}
 
 void Context::attach(uint32_t slot, Runnable& queue) {
   // In steps of 64: what scan() reads must be whole words.

@@ -44,12 +44,11 @@ std::expected<MemoryCursor, uint32_t> MkeyTable::local_slowly(uint32_t key, uint
   if (!mkey->valid) return local_error(KH_SYN_KEY_FREE);
   if (mkey->kind == MkeyKind::phys && !who.kernel) return local_error(KH_SYN_KEY_KIND);
   if (mkey->pdn != who.pdn && key != local_dma_lkey) return local_error(KH_SYN_KEY_PD);
+  bool phys = mkey->kind == MkeyKind::phys;
+  if (phys ? addr + (length - 1) < addr : !holds(*mkey, addr, length))
+    return local_error(KH_SYN_KEY_RANGE);
   if (write && !(mkey->access & KH_ACCESS_LOCAL_WRITE)) return local_error(KH_SYN_KEY_RIGHTS);
-  if (mkey->kind == MkeyKind::phys) {
-    if (addr + (length - 1) < addr) return local_error(KH_SYN_KEY_RANGE);
-    return MemoryCursor(memory_, nullptr, addr, length, write);
-  }
-  if (!holds(*mkey, addr, length)) return local_error(KH_SYN_KEY_RANGE);
+  if (phys) return MemoryCursor(memory_, nullptr, addr, length, write);
   return MemoryCursor(memory_, &mkey->pages, mkey->offset + (addr - mkey->start), length, write);
 }
 
@@ -65,12 +64,11 @@ std::expected<MemoryCursor, uint32_t> MkeyTable::remote_slowly(uint32_t key, uin
   if (mkey->pdn != who.pdn) return remote_error(KH_SYN_KEY_PD);
   if (mkey->kind == MkeyKind::mw2 && mkey->bound_qpn != who.qpn)
     return remote_error(KH_SYN_KEY_QP);
+  bool phys = mkey->kind == MkeyKind::phys;
+  if (phys ? addr + (length - 1) < addr : !holds(*mkey, addr, length))
+    return remote_error(KH_SYN_KEY_RANGE);
   if (!(mkey->access & right)) return remote_error(KH_SYN_KEY_RIGHTS);
-  if (mkey->kind == MkeyKind::phys) {
-    if (addr + (length - 1) < addr) return remote_error(KH_SYN_KEY_RANGE);
-    return MemoryCursor(memory_, nullptr, addr, length, write);
-  }
-  if (!holds(*mkey, addr, length)) return remote_error(KH_SYN_KEY_RANGE);
+  if (phys) return MemoryCursor(memory_, nullptr, addr, length, write);
   uint64_t position = mkey->offset + (addr - mkey->start);
   if (!is_window(mkey->kind))
     return MemoryCursor(memory_, &mkey->pages, position, length, write);
@@ -145,7 +143,9 @@ Mkey* MkeyTable::by_handle(uint32_t handle) {
 }
 
 const Mkey* MkeyTable::query(uint32_t handle) const {
-  return const_cast<MkeyTable*>(this)->by_handle(handle);
+  uint32_t index = KH_KEY_INDEX(handle);
+  if (index == 0 || index >= size_ || at(index).kind == MkeyKind::none) return nullptr;
+  return &at(index);
 }
 
 std::expected<void, uint8_t> MkeyTable::destroy(uint32_t handle) {
@@ -176,7 +176,9 @@ std::expected<uint32_t, uint8_t> MkeyTable::modify(uint32_t handle, uint32_t mas
     mkey->offset = attributes.offset;
     mkey->pages = std::move(attributes.pages);
   }
-  mkey->key = (mkey->key & ~0xffu) | KH_KEY_VARIANT(mkey->key + 1);
+  // A key dies when it would come to name other memory, or become another PD's.
+  if (mask & (KH_MKEY_MOD_TRANSLATION | KH_MKEY_MOD_PD))
+    mkey->key = (mkey->key & ~0xffu) | KH_KEY_VARIANT(mkey->key + 1);
   return mkey->key;
 }
 

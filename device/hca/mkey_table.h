@@ -183,11 +183,12 @@ class MkeyTable {
   // Errors: NOENT; BUSY while windows are bound to it.
   std::expected<void, uint8_t> destroy(uint32_t handle);
 
-  // MODIFY_MKEY of a direct key, by KH_MKEY_MOD_*. Returns the new key: same index, next variant.
-  // Errors: NOENT, BUSY, INVAL (not a direct key).
+  // MODIFY_MKEY of a direct key, by KH_MKEY_MOD_*. Returns its key: with other memory or another PD
+  // the next variant, so that the old one is stale; with other rights alone the same as before, as
+  // users of reregistration expect. Errors: NOENT, BUSY, INVAL (not a direct key).
   std::expected<uint32_t, uint8_t> modify(uint32_t handle, uint32_t mask, Attributes attributes);
 
-  // Null when there is none; `handle` as for destroy().
+  // The key of this index, whatever its variant; null when there is none.
   const Mkey* query(uint32_t handle) const;
 
   uint32_t count() const { return count_; }

@@ -40,6 +40,37 @@ Srq::Taken Srq::take(ReceiveWqe& to) {
   return well_formed ? Taken::ok : Taken::malformed;
 }
 
+AdminResult Srq::resize(PageList memory, uint64_t ring_offset, uint64_t db_offset,
+                        uint8_t log_size) {
+  auto fault = [] { return AdminResult::refuse(offsetof(kh_cmd_create_srq, pages), KH_ST_FAULT); };
+  std::byte* old_db = config_.memory.at(config_.db_offset);
+  std::byte* new_db = memory.at(db_offset);
+  if (!old_db || !new_db) return fault();
+  uint32_t pi = load_acquire<uint32_t>(old_db + offsetof(kh_srq_db, pi));
+  uint32_t new_size = 1u << log_size;
+  // A producer index that cannot be true is as good as a ring too small.
+  if (pi - ci_ > size_ || pi - ci_ > new_size)
+    return AdminResult::refuse(offsetof(kh_cmd_create_srq, log_size));
+  for (uint32_t index = ci_; index != pi; ++index) {
+    const std::byte* from = config_.memory.at(
+        config_.ring_offset + (uint64_t{index & (size_ - 1)} << config_.log_stride));
+    std::byte* to =
+        memory.at(ring_offset + (uint64_t{index & (new_size - 1)} << config_.log_stride));
+    if (!from || !to) return fault();
+    std::memcpy(to, from, size_t{1} << config_.log_stride);
+  }
+  store_release(new_db + offsetof(kh_srq_db, pi), pi);
+  store_release(new_db + offsetof(kh_srq_db, ci), ci_);
+  config_.memory = std::move(memory);
+  config_.ring_offset = ring_offset;
+  config_.db_offset = db_offset;
+  config_.log_size = log_size;
+  size_ = new_size;
+  // A limit beyond the new size would always be passed.
+  limit_ = std::min(limit_, size_);
+  return AdminResult::done();
+}
+
 void Srq::look_at_limit(uint32_t pi) {
   if (limit_ == 0 || pi - ci_ >= limit_) return;
   limit_ = 0;

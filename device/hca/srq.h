@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "hca/admin_result.h"
 #include "hca/eq.h"
 #include "hca/notifier.h"
 #include "hca/page_list.h"
@@ -39,6 +40,10 @@ class Srq {
   };
   Taken take(ReceiveWqe& to);
 
+  // RESIZE_SRQ: moves the WQEs that are posted and not taken to the same indexes of the new ring, and
+  // writes both indexes to the new record. INVAL when they do not fit; nothing has changed then.
+  AdminResult resize(PageList memory, uint64_t ring_offset, uint64_t db_offset, uint8_t log_size);
+
   // The limit event comes once, when fewer than `limit` are left; 0: not armed.
   void arm_limit(uint32_t limit);
   uint32_t limit() const { return limit_; }
@@ -47,6 +52,7 @@ class Srq {
   uint32_t pdn() const { return config_.pdn; }
   uint16_t context() const { return config_.context; }
   uint32_t size() const { return size_; }
+  uint8_t log_stride() const { return config_.log_stride; }
 
   uint32_t users = 0;  // QPs
 

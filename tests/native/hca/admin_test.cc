@@ -69,6 +69,7 @@ TEST_F(AdminTest, ReservedBytesAreRefusedAtTheirOffset) {
       {KH_ADM_DESTROY_SRQ, {16, 127}},
       {KH_ADM_MODIFY_SRQ, FIELD(kh_cmd_modify_srq, rsvd)},
       {KH_ADM_QUERY_SRQ, {16, 127}},
+      {KH_ADM_RESIZE_SRQ, FIELD(kh_cmd_create_srq, rsvd)},
       {KH_ADM_CREATE_QP, FIELD(kh_cmd_create_qp, rsvd)},
       {KH_ADM_DESTROY_QP, {16, 127}},
       {KH_ADM_MODIFY_QP, FIELD(kh_qp_attr, sq_draining)},
@@ -125,7 +126,7 @@ TEST_F(AdminTest, QueryDeviceReportsTheLimits) {
   EXPECT_EQ(attr.gid_table_len, 128u);
   EXPECT_EQ(attr.max_contexts, 16u);
   EXPECT_EQ(attr.max_rd_atomic, 16u);
-  EXPECT_EQ(attr.caps, KH_CAP_MW1 | KH_CAP_MW2B);
+  EXPECT_EQ(attr.caps, KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE);
   EXPECT_EQ(attr.page_size_cap & 0xfff, 0u);
   EXPECT_NE(attr.page_size_cap & 1u << 30, 0u);
   // The EUI-64 of 02:00:00:00:01:01.

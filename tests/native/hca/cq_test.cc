@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "harness.h"
@@ -456,6 +457,64 @@ TEST_F(SrqTest, TheLimitEventComesOnceAndIsDisarmedByIt) {
   EXPECT_EQ(limit_events(), 1u);
   modify.modify_srq.limit = 9;
   EXPECT_EQ(driver.command(modify).status, KH_ST_INVAL);
+}
+
+TEST_F(SrqTest, ResizeMovesWhatIsPostedAndNotTaken) {
+  TestSrq test = driver.create_srq(pd, 3);
+  Srq& srq = *rig.hca(0).find_srq(test.srqn);
+  ReceiveWqe wqe;
+  for (uint64_t i = 0; i < 5; ++i) {
+    test.post(i, {});
+    srq.take(wqe);
+  }
+  for (uint64_t i = 5; i < 11; ++i) {
+    kh_sge sge[1] = {{i, 1, 1}};
+    test.post(i, sge);
+  }
+  auto resize = [&](uint8_t log_size, auto change) {
+    size_t ring = size_t{64} << log_size;
+    std::byte* memory = rig.host(0).allocate(ring + sizeof(kh_srq_db));
+    kh_admin_cmd command = FakeDriver::make(KH_ADM_RESIZE_SRQ, test.srqn);
+    command.create_srq.pages = rig.host(0).pages(memory, ring + sizeof(kh_srq_db));
+    command.create_srq.db_offset = static_cast<uint32_t>(ring);
+    command.create_srq.log_size = log_size;
+    command.create_srq.log_stride = 6;
+    change(command);
+    kh_admin_cqe cqe = driver.command(command);
+    if (cqe.status == KH_ST_OK) {
+      test.ring = memory;
+      test.db = reinterpret_cast<kh_srq_db*>(memory + ring);
+      test.log_size = log_size;
+    }
+    return std::pair<uint8_t, uint32_t>(cqe.status, cqe.syndrome);
+  };
+  using Body = kh_cmd_create_srq;
+  auto refused = [](size_t field) {
+    return std::pair<uint8_t, uint32_t>(KH_ST_INVAL, 16 + static_cast<uint32_t>(field));
+  };
+  auto same = [](auto&) {};
+  EXPECT_EQ(resize(2, same), refused(offsetof(Body, log_size)));  // six do not fit
+  EXPECT_EQ(resize(16, [](auto& c) { c.create_srq.db_offset = 0; }),
+            refused(offsetof(Body, log_size)));
+  EXPECT_EQ(resize(4, [](auto& c) { c.create_srq.log_stride = 7; }),
+            refused(offsetof(Body, log_stride)));
+  EXPECT_EQ(resize(4, [&](auto& c) { c.create_srq.pdn = pd; }), refused(offsetof(Body, pdn)));
+  EXPECT_EQ(resize(4, [](auto& c) { c.create_srq.ctx = 1; }), refused(offsetof(Body, ctx)));
+  EXPECT_EQ(resize(4, [](auto& c) { c.hdr.handle = 77; }).first, KH_ST_NOENT);
+  EXPECT_EQ(resize(4, same).first, KH_ST_OK);
+  EXPECT_EQ(test.db->pi, 11u);
+  EXPECT_EQ(test.db->ci, 5u);
+  EXPECT_EQ(resize(3, same).first, KH_ST_OK);
+  for (uint64_t i = 11; i < 13; ++i) test.post(i, {});
+  for (uint64_t i = 5; i < 13; ++i) {
+    ASSERT_EQ(srq.take(wqe), Srq::Taken::ok);
+    EXPECT_EQ(wqe.wr_id, i);
+    if (i < 11) {
+      ASSERT_EQ(wqe.num_sge, 1u);
+      EXPECT_EQ(wqe.sge[0].addr, i);
+    }
+  }
+  EXPECT_EQ(srq.take(wqe), Srq::Taken::empty);
 }
 
 }  // namespace

@@ -100,6 +100,19 @@ TEST(Reset, EveryObjectIsGoneAndTheDriverCanStartAgain) {
   EXPECT_EQ(driver.create_pd(), pd);
 }
 
+TEST(Reset, LeavesThePagesOfItsBarZero) {
+  Rig rig({.stations = 1});
+  std::memset(rig.host(0).doorbell_page(1), KH_DB_MARK, KH_PAGE_SIZE);
+  rig.driver(0).disable();
+  for (uint32_t context = 0; context < 16; ++context) {
+    const std::byte* pages[] = {rig.host(0).doorbell_page(context),
+                                reinterpret_cast<std::byte*>(rig.host(0).status_page(context))};
+    for (const std::byte* page : pages)
+      EXPECT_TRUE(std::all_of(page, page + KH_PAGE_SIZE, [](std::byte b) { return b == std::byte{0}; }))
+          << context;
+  }
+}
+
 TEST(Reset, TouchesNoGuestMemoryAfterwards) {
   Rig rig({.stations = 1});
   FakeDriver& driver = rig.driver(0);
@@ -139,9 +152,9 @@ TEST(Contexts, SleepAfterTheIdleTimeAndWakeByTheirWakePage) {
 
 TEST(Contexts, AMarkThatComesJustBeforeSleepIsTaken) {
   Rig rig({.stations = 1, .hca = {.idle_ns = 1000}});
-  std::array<std::byte, KH_PAGE_SIZE> status{};
-  std::array<std::byte, KH_PAGE_SIZE> doorbells{};
-  alignas(64) std::byte* page = doorbells.data();
+  alignas(64) std::array<std::byte, KH_PAGE_SIZE> status{};
+  alignas(64) std::array<std::byte, KH_PAGE_SIZE> doorbells{};
+  std::byte* page = doorbells.data();
   Context context(3, page, status.data());
   struct Counter : Runnable {
     int runs = 0;
@@ -166,7 +179,7 @@ TEST(Contexts, AMarkThatComesJustBeforeSleepIsTaken) {
 }
 
 TEST(Contexts, SlotsMayBeSharedAndMarksWithoutAQueueAreHarmless) {
-  std::array<std::byte, KH_PAGE_SIZE> status{};
+  alignas(64) std::array<std::byte, KH_PAGE_SIZE> status{};
   alignas(64) std::array<std::byte, KH_PAGE_SIZE> doorbells{};
   doorbells[5] = std::byte{KH_DB_MARK};  // a former owner's
   Context context(1, doorbells.data(), status.data());

@@ -440,8 +440,17 @@ TEST_F(MkeyTest, TheDriverNamesWindowsAndFreeKeysByTheirIndexAlone) {
   ASSERT_NE(table.query(window), nullptr);
   EXPECT_EQ(table.query(window)->key, window + 1);
   EXPECT_TRUE(table.destroy(window));
-  EXPECT_NE(table.query(bare(MkeyKind::free) ^ 1), nullptr);
-  EXPECT_EQ(table.query(mr ^ 1), nullptr);
+  EXPECT_TRUE(table.destroy(bare(MkeyKind::free) ^ 1));
+  EXPECT_EQ(table.destroy(mr ^ 1).error(), KH_ST_NOENT);
+  // To ask, the index is enough for every kind.
+  EXPECT_EQ(table.query(mr ^ 1)->key, mr);
+}
+
+TEST_F(MkeyTest, TheRangeIsLookedAtBeforeTheRights) {
+  uint32_t key = region(0);
+  EXPECT_EQ(local(key, start, length + 1, true), KH_SYN_LOCAL_KEY | KH_SYN_KEY_RANGE);
+  EXPECT_EQ(remote(key, start, length + 1, KH_ACCESS_REMOTE_READ),
+            KH_SYN_REMOTE_KEY | KH_SYN_KEY_RANGE);
 }
 
 TEST_F(MkeyTest, InvalidateFreesType2WindowsOfThisQueuePairOnly) {
@@ -488,7 +497,7 @@ TEST_F(MkeyTest, ADyingQueuePairFreesItsType2Windows) {
   EXPECT_EQ(table.query(mr)->windows, 1u);
 }
 
-TEST_F(MkeyTest, ModifiedRegionsHaveANewKeyAndTheOldOneIsStale) {
+TEST_F(MkeyTest, ARegionWithOtherMemoryOrPdHasANewKeyAndWithOtherRightsTheSame) {
   uint32_t mr = region(all_access);
   MkeyTable::Attributes a;
   a.start = 0x9000;
@@ -500,6 +509,15 @@ TEST_F(MkeyTest, ModifiedRegionsHaveANewKeyAndTheOldOneIsStale) {
   EXPECT_EQ(local(mr, start, 1), KH_SYN_LOCAL_KEY | KH_SYN_KEY_STALE);
   EXPECT_EQ(local(*key, 0x9000, 10, true), 0u);
   EXPECT_EQ(local(*key, start, 1), KH_SYN_LOCAL_KEY | KH_SYN_KEY_RANGE);
+  a = {};
+  a.access = KH_ACCESS_REMOTE_READ;
+  EXPECT_EQ(*table.modify(*key, KH_MKEY_MOD_ACCESS, std::move(a)), *key);
+  EXPECT_EQ(remote(*key, 0x9000, 10, KH_ACCESS_REMOTE_READ), 0u);
+  EXPECT_EQ(remote(*key, 0x9000, 10, KH_ACCESS_REMOTE_WRITE),
+            KH_SYN_REMOTE_KEY | KH_SYN_KEY_RIGHTS);
+  a = {};
+  a.pdn = other_pd;
+  EXPECT_EQ(*table.modify(*key, KH_MKEY_MOD_PD, std::move(a)), *key + 1);
   EXPECT_EQ(table.modify(bare(MkeyKind::mw1), KH_MKEY_MOD_ACCESS, {}).error(), KH_ST_INVAL);
 }
 
