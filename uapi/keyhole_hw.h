@@ -237,6 +237,12 @@ KH_ASSERT_SIZE(struct kh_pages, 16);
 #define KH_ACCESS_REMOTE	(KH_ACCESS_REMOTE_WRITE | KH_ACCESS_REMOTE_READ | \
 				 KH_ACCESS_REMOTE_ATOMIC)
 #define KH_ACCESS_MASK		0x3fu
+/*
+ * Direct mkeys take one more where KH_CAP_FLUSH is set.  Nobody grants the other:
+ * a FLUSH that asks for persistence is a remote access error.
+ */
+#define KH_ACCESS_FLUSH_GLOBAL		(1u << 8)
+#define KH_ACCESS_FLUSH_PERSISTENT	(1u << 9)
 
 /* A key is index << 8 | variant.  All 32 bits are compared at each use. */
 #define KH_KEY_VARIANT_BITS	8
@@ -657,6 +663,8 @@ KH_ASSERT_SIZE(struct kh_device_attr, 256);
 #define KH_CAP_MASKED_ATOMIC	(1ull << 4)
 #define KH_CAP_WIRE		(1ull << 5)	/* RoCE v2 packets to the outside */
 #define KH_CAP_SRQ_RESIZE	(1ull << 6)
+#define KH_CAP_FLUSH		(1ull << 7)	/* KH_OP_FLUSH, of type global */
+#define KH_CAP_ATOMIC_WRITE	(1ull << 8)
 
 /* Order of QUERY_STATS' counters, all since reset. */
 enum kh_stat {
@@ -712,6 +720,8 @@ enum kh_stat {
  * BIND_MW:	kh_wqe_bind
  * REG_MR:	kh_wqe_reg
  * LOCAL_INV:	nothing; the key is in ctrl.imm
+ * FLUSH:	kh_wqe_rdma (inline_len is the length to flush), kh_wqe_flush
+ * ATOMIC_WRITE: kh_wqe_rdma, 8 bytes inline
  * Data is num_sge scatter/gather entries, or with KH_WQE_INLINE inline_len
  * bytes and num_sge 0.
  */
@@ -741,6 +751,8 @@ enum kh_wqe_opcode {
 	KH_OP_UMR_INV		= 13,
 	KH_OP_MASKED_CMP_SWAP	= 14,
 	KH_OP_MASKED_FETCH_ADD	= 15,
+	KH_OP_FLUSH		= 16,	/* RC */
+	KH_OP_ATOMIC_WRITE	= 17,	/* RC; 8 bytes, at once, to an 8 byte aligned address */
 };
 
 /* ctrl.flags: values of enum ibv_send_flags */
@@ -780,6 +792,22 @@ struct kh_wqe_atomic {
 	__le64	compare;
 };
 KH_ASSERT_SIZE(struct kh_wqe_atomic, 16);
+
+/*
+ * Done when all earlier requests have been executed.  Needs KH_ACCESS_FLUSH_* of
+ * the type; level 0 checks the range, level 1 is the whole region and ignores
+ * address and length.  A responder resource, like READ, as ATOMIC_WRITE is.
+ */
+struct kh_wqe_flush {
+	__le32	type;		/* KH_FLUSH_*, values of enum ibv_placement_type */
+	__le32	level;		/* values of enum ibv_selectivity_level */
+	__u8	rsvd[8];
+};
+KH_ASSERT_SIZE(struct kh_wqe_flush, 16);
+#define KH_FLUSH_GLOBAL		(1u << 0)
+#define KH_FLUSH_PERSISTENT	(1u << 1)
+#define KH_FLUSH_RANGE		0
+#define KH_FLUSH_MR		1
 
 struct kh_wqe_bind {
 	__le32	mw_key;		/* the window's present key */
