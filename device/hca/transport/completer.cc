@@ -266,14 +266,16 @@ void Qp::take_atomic_answer(const Reply& reply) {
   if (stopped_by_error() || window_empty()) return;
   Request& request = window(oldest_);
   if (request.psn != reply.psn || request.progress != Progress::sending ||
-      (request.opcode != KH_OP_CMP_SWAP && request.opcode != KH_OP_FETCH_ADD))
+      !request.is_read_or_atomic() || request.opcode == KH_OP_READ)
     return;
-  uint64_t value = reply.value;
-  HostSpan span{reinterpret_cast<std::byte*>(&value), sizeof(value)};
-  Verdict verdict = store_result(request, 0, sizeof(value), SpanCursor({&span, 1}));
-  if (!verdict.ok()) {
-    fail_oldest(verdict);
-    return;
+  if (request.opcode == KH_OP_CMP_SWAP || request.opcode == KH_OP_FETCH_ADD) {
+    uint64_t value = reply.value;
+    HostSpan span{reinterpret_cast<std::byte*>(&value), sizeof(value)};
+    Verdict verdict = store_result(request, 0, sizeof(value), SpanCursor({&span, 1}));
+    if (!verdict.ok()) {
+      fail_oldest(verdict);
+      return;
+    }
   }
   unacked_psn_ = psn_add(reply.psn, 1);
   note_progress();

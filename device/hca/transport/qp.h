@@ -23,6 +23,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "hca/admin_result.h"
@@ -152,7 +153,7 @@ class Qp final : public Runnable {
     uint8_t flags;
     Progress progress;
 
-    bool is_read_or_atomic() const { return opcode >= KH_OP_READ && opcode <= KH_OP_FETCH_ADD; }
+    bool is_read_or_atomic() const { return takes_resource(opcode); }
   };
 
   // --- Paths (path.cc) -----------------------------------------------------------------------
@@ -252,6 +253,11 @@ class Qp final : public Runnable {
   Reply execute_write(const Segment& segment);
   Reply execute_read(const Segment& segment);
   Reply execute_atomic(const Segment& segment);
+  Reply execute_atomic_write(const Segment& segment);
+  Reply execute_flush(const Segment& segment);
+  Reply answer_at_once(const Segment& segment, uint64_t value);
+  // Null when the cell may be used, else the answer.
+  std::optional<Reply> find_cell(const Segment& segment, uint32_t right, uint64_t*& cell);
   Reply accept(const Segment& segment);
   Reply out_of_order(const Segment& segment, int32_t ahead);
   Reply duplicate(const Segment& segment, uint32_t behind);

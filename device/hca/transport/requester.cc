@@ -12,6 +12,7 @@
 // taken.
 
 #include <algorithm>
+#include <cstring>
 
 #include "hca/guest_access.h"
 #include "hca/hca.h"
@@ -34,6 +35,10 @@ constexpr SegmentKind kind_of(uint8_t opcode) {
       return SegmentKind::compare_swap;
     case KH_OP_FETCH_ADD:
       return SegmentKind::fetch_add;
+    case KH_OP_ATOMIC_WRITE:
+      return SegmentKind::atomic_write;
+    case KH_OP_FLUSH:
+      return SegmentKind::flush;
     default:
       return SegmentKind::send;
   }
@@ -324,17 +329,25 @@ bool Qp::send_read_or_atomic(Request& request, Quantum& quantum) {
     segment.npsn = packets(segment.dma_length, mtu_shift_);
     quantum.bytes -= std::min(segment.dma_length, chunk_);
   } else {
-    // An atomic cannot be taken back: its result must have a place to go.
-    auto place = hca_.mkeys().local(wqe_.sge->lkey, wqe_.sge->addr, 8, true, who_);
-    if (!place) {
-      stop_at(request, local_protection(place.error()));
-      return true;
-    }
     segment.dma_length = 8;
     segment.psn = request.psn;
     segment.npsn = 1;
-    segment.swap_add = wqe_.atomic->swap_add;
-    segment.compare = wqe_.atomic->compare;
+    if (request.opcode == KH_OP_FLUSH) {
+      segment.dma_length = wqe_.rdma->inline_len;
+      segment.flush_type = static_cast<uint8_t>(wqe_.flush->type);
+      segment.flush_level = static_cast<uint8_t>(wqe_.flush->level);
+    } else if (request.opcode == KH_OP_ATOMIC_WRITE) {
+      std::memcpy(&segment.swap_add, wqe_.inline_data, sizeof(segment.swap_add));
+    } else {
+      // An atomic cannot be taken back: its result must have a place to go.
+      auto place = hca_.mkeys().local(wqe_.sge->lkey, wqe_.sge->addr, 8, true, who_);
+      if (!place) {
+        stop_at(request, local_protection(place.error()));
+        return true;
+      }
+      segment.swap_add = wqe_.atomic->swap_add;
+      segment.compare = wqe_.atomic->compare;
+    }
   }
   step();
   note_sent(segment);

@@ -15,6 +15,7 @@
 // taken from this peer: Answer::busy. So requests are executed strictly in order.
 
 #include <algorithm>
+#include <atomic>
 
 #include "hca/hca.h"
 #include "hca/transport/datagram_header.h"
@@ -146,6 +147,10 @@ Reply Qp::execute(const Segment& segment) {
     case SegmentKind::compare_swap:
     case SegmentKind::fetch_add:
       return execute_atomic(segment);
+    case SegmentKind::atomic_write:
+      return execute_atomic_write(segment);
+    case SegmentKind::flush:
+      return execute_flush(segment);
     default:
       return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_NAK_INVALID);
   }
@@ -282,15 +287,15 @@ void Qp::remember(const Answered& answered) {
   answered_next_ = (answered_next_ + 1) % std::max<uint32_t>(attr_.max_dest_rd_atomic, 1);
 }
 
-Reply Qp::execute_atomic(const Segment& segment) {
-  if (!(attr_.access & KH_ACCESS_REMOTE_ATOMIC))
+// The eight bytes that an atomic is about. They are aligned, and they are memory.
+std::optional<Reply> Qp::find_cell(const Segment& segment, uint32_t right, uint64_t*& cell) {
+  if (!(attr_.access & right))
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_REMOTE_KEY | KH_SYN_KEY_RIGHTS);
   if (attr_.max_dest_rd_atomic == 0)
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_NO_RD_ATOMIC);
   if (segment.remote_addr & 7)
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_ATOMIC_ALIGN);
-  auto place =
-      hca_.mkeys().remote(segment.rkey, segment.remote_addr, 8, KH_ACCESS_REMOTE_ATOMIC, who_);
+  auto place = hca_.mkeys().remote(segment.rkey, segment.remote_addr, 8, right, who_);
   if (!place) return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place.error());
   HostSpan span = place->next(8);
   if (!span)
@@ -298,8 +303,13 @@ Reply Qp::execute_atomic(const Segment& segment) {
   // A region may map an aligned address to memory that is not.
   if (span.size < 8 || reinterpret_cast<uintptr_t>(span.host) & 7)
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_ATOMIC_ALIGN);
+  cell = reinterpret_cast<uint64_t*>(span.host);
+  return std::nullopt;
+}
 
-  auto* cell = reinterpret_cast<uint64_t*>(span.host);
+Reply Qp::execute_atomic(const Segment& segment) {
+  uint64_t* cell = nullptr;
+  if (auto refused = find_cell(segment, KH_ACCESS_REMOTE_ATOMIC, cell)) return *refused;
   uint64_t found;
   if (segment.kind == SegmentKind::fetch_add) {
     found = __atomic_fetch_add(cell, segment.swap_add, __ATOMIC_SEQ_CST);
@@ -308,9 +318,42 @@ Reply Qp::execute_atomic(const Segment& segment) {
     __atomic_compare_exchange_n(cell, &found, segment.swap_add, false, __ATOMIC_SEQ_CST,
                                 __ATOMIC_SEQ_CST);
   }
-  remember({.kind = segment.kind, .psn = segment.psn, .npsn = 1, .value = found});
+  return answer_at_once(segment, found);
+}
+
+Reply Qp::execute_atomic_write(const Segment& segment) {
+  uint64_t* cell = nullptr;
+  if (auto refused = find_cell(segment, KH_ACCESS_REMOTE_WRITE, cell)) return *refused;
+  __atomic_store_n(cell, segment.swap_add, __ATOMIC_SEQ_CST);
+  return answer_at_once(segment, 0);
+}
+
+// What came before has been executed, and the memory is coherent with the guest's processors. So
+// all that a FLUSH of the global kind asks for is so already; what remains is to check its key.
+Reply Qp::execute_flush(const Segment& segment) {
+  if (attr_.max_dest_rd_atomic == 0)
+    return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_NO_RD_ATOMIC);
+  uint64_t addr = segment.remote_addr;
+  uint64_t length = segment.dma_length;
+  if (segment.flush_level == KH_FLUSH_MR || length == 0) {
+    const Mkey* mkey = hca_.mkeys().query(segment.rkey);
+    addr = mkey ? mkey->start : 0;
+    length = 1;
+  }
+  auto place = hca_.mkeys().remote(segment.rkey, addr, length, KH_ACCESS_FLUSH_GLOBAL, who_);
+  uint32_t why = place ? KH_SYN_REMOTE_KEY | KH_SYN_KEY_RIGHTS : place.error();
+  // No key grants persistence.
+  if (!place || (segment.flush_type & KH_FLUSH_PERSISTENT))
+    return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, why);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return answer_at_once(segment, 0);
+}
+
+// Executed; a duplicate will get the same answer.
+Reply Qp::answer_at_once(const Segment& segment, uint64_t value) {
+  remember({.kind = segment.kind, .psn = segment.psn, .npsn = 1, .value = value});
   accept(segment);
-  return {.answer = Answer::atomic, .psn = segment.psn, .msn = msn_, .value = found};
+  return {.answer = Answer::atomic, .psn = segment.psn, .msn = msn_, .value = value};
 }
 
 void Qp::begin_answer(uint32_t psn, uint64_t addr, uint32_t rkey, uint32_t length) {

@@ -31,14 +31,16 @@ enum class SegmentKind : uint8_t {
   read,  // a request: no payload
   compare_swap,
   fetch_add,
+  atomic_write,
+  flush,
   read_response,
   atomic_response,
   ack,  // on its own: after a READ response that failed, or from the outside
 };
 
+// Takes a responder resource, and is complete only with an answer of its own. FLUSH is one of them.
 constexpr bool is_read_or_atomic(SegmentKind kind) {
-  return kind == SegmentKind::read || kind == SegmentKind::compare_swap ||
-         kind == SegmentKind::fetch_add;
+  return kind >= SegmentKind::read && kind <= SegmentKind::flush;
 }
 
 // What an acknowledgement says (AETH syndrome; specification, 9.7.5.2.1).
@@ -50,7 +52,7 @@ enum class Answer : uint8_t {
   invalid_request,
   access_error,
   operation_error,
-  atomic,  // an acknowledgement that carries the value an atomic found
+  atomic,  // an answer of its own: with the value an atomic found, or of a FLUSH
   busy,    // not taken: the responder is still answering a READ of this peer. Never on a wire
 };
 
@@ -99,8 +101,12 @@ struct Segment {
   uint32_t qkey;
   const DatagramPath* path;
 
-  uint64_t swap_add;
+  uint64_t swap_add;  // atomic WRITE: the value
   uint64_t compare;
+
+  // FETH.
+  uint8_t flush_type;   // KH_FLUSH_GLOBAL ...
+  uint8_t flush_level;  // KH_FLUSH_RANGE or KH_FLUSH_MR
 
   Reply aeth;  // of responses
 

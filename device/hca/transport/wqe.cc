@@ -23,8 +23,8 @@ struct Shape {
   uint8_t header;  // bytes before the data
   bool may_inline;
 };
-constexpr std::array<Shape, 12> kShapes = [] {
-  std::array<Shape, 12> shapes{};
+constexpr std::array<Shape, 18> kShapes = [] {
+  std::array<Shape, 18> shapes{};
   shapes[KH_OP_SEND] = {kAll, 32, true};
   shapes[KH_OP_SEND_IMM] = {kAll, 32, true};
   shapes[KH_OP_SEND_INV] = {kRc, 32, true};
@@ -37,6 +37,8 @@ constexpr std::array<Shape, 12> kShapes = [] {
   shapes[KH_OP_BIND_MW] = {kRc | kUc, 64, false};
   shapes[KH_OP_REG_MR] = {kRc | kUc, 64, false};
   shapes[KH_OP_NOP] = {kAll, 16, false};
+  shapes[KH_OP_FLUSH] = {kRc, 48, false};
+  shapes[KH_OP_ATOMIC_WRITE] = {kRc, 32, true};
   return shapes;
 }();
 
@@ -110,6 +112,19 @@ Verdict decode_wqe(const WqeBuffer& buffer, const WqeLimits& limits, Wqe& wqe) {
     inline_length = wqe.rdma->inline_len;
   }
 
+  if (wqe.opcode == KH_OP_FLUSH) {
+    // It has a length, but no data.
+    wqe.flush = at<kh_wqe_flush>(buffer, 32);
+    wqe.sge = nullptr;
+    wqe.inline_data = nullptr;
+    if (wqe.num_sge != 0) return refuse(KH_SYN_WQE_SIZE);
+    constexpr uint32_t kTypes = KH_FLUSH_GLOBAL | KH_FLUSH_PERSISTENT;
+    if ((wqe.flags & KH_WQE_INLINE) || wqe.flush->type == 0 || (wqe.flush->type & ~kTypes) ||
+        wqe.flush->level > KH_FLUSH_MR)
+      return refuse(KH_SYN_WQE_FLAGS);
+    return {};
+  }
+
   if (wqe.flags & KH_WQE_INLINE) {
     if (!shape.may_inline) return refuse(KH_SYN_WQE_FLAGS);
     if (wqe.num_sge != 0 || inline_length > KH_MAX_INLINE || inline_length > room - header)
@@ -133,6 +148,10 @@ Verdict decode_wqe(const WqeBuffer& buffer, const WqeLimits& limits, Wqe& wqe) {
   if (wqe.opcode == KH_OP_CMP_SWAP || wqe.opcode == KH_OP_FETCH_ADD) {
     wqe.atomic = at<kh_wqe_atomic>(buffer, 32);
     if (wqe.num_sge != 1) return refuse(KH_SYN_WQE_SIZE);
+    if (wqe.length != 8) return {KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH};
+  }
+  if (wqe.opcode == KH_OP_ATOMIC_WRITE) {
+    if (!(wqe.flags & KH_WQE_INLINE)) return refuse(KH_SYN_WQE_FLAGS);
     if (wqe.length != 8) return {KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH};
   }
   if (datagram && wqe.length > limits.ud_mtu) return {KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH};

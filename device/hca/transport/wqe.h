@@ -47,6 +47,12 @@ struct alignas(64) WqeBuffer {
   std::byte bytes[kWqeBytes];
 };
 
+// READs, atomics and FLUSHes: each takes one of the peer's responder resources.
+constexpr bool takes_resource(uint8_t opcode) {
+  return (opcode >= KH_OP_READ && opcode <= KH_OP_FETCH_ADD) || opcode == KH_OP_FLUSH ||
+         opcode == KH_OP_ATOMIC_WRITE;
+}
+
 struct Wqe {
   uint8_t opcode;  // enum kh_wqe_opcode
   uint8_t flags;   // KH_WQE_*
@@ -59,6 +65,7 @@ struct Wqe {
   const kh_wqe_rdma* rdma;  // all but UD and local requests
   const kh_wqe_ud* ud;
   const kh_wqe_atomic* atomic;
+  const kh_wqe_flush* flush;
   const kh_wqe_bind* bind;
   const kh_wqe_reg* reg;
   const kh_sge* sge;
@@ -68,7 +75,7 @@ struct Wqe {
     return opcode == KH_OP_LOCAL_INV || opcode == KH_OP_BIND_MW || opcode == KH_OP_REG_MR ||
            opcode == KH_OP_NOP;
   }
-  bool is_read_or_atomic() const { return opcode >= KH_OP_READ && opcode <= KH_OP_FETCH_ADD; }
+  bool is_read_or_atomic() const { return takes_resource(opcode); }
   bool signaled() const { return flags & KH_WQE_SIGNALED; }
 };
 

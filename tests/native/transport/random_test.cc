@@ -199,7 +199,7 @@ TEST_F(Random, NoiseInTheSendQueueHarmsNobody) {
           byte = std::byte(random());
         // Half of them nearly right.
         if (random() & 1) {
-          noise[0] = std::byte(random() % 13);
+          noise[0] = std::byte(random() % 18);
           noise[1] &= std::byte{0xf};
           noise[2] = std::byte(1 + random() % 4);
           noise[3] = std::byte(random() % 4);

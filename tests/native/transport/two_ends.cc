@@ -37,6 +37,11 @@ std::vector<std::byte> lay_out(const Work& work, bool datagram) {
         kh_wqe_rdma rdma{work.remote_addr, work.rkey, inline_len};
         append(&rdma, sizeof(rdma));
       }
+      if (work.opcode == KH_OP_FLUSH) {
+        reinterpret_cast<kh_wqe_rdma*>(out.data() + sizeof(kh_wqe_ctrl))->inline_len =
+            work.flush_length;
+        append(&work.flush, sizeof(work.flush));
+      }
       if (work.opcode == KH_OP_CMP_SWAP || work.opcode == KH_OP_FETCH_ADD) {
         kh_wqe_atomic atomic{work.swap_add, work.compare};
         append(&atomic, sizeof(atomic));

@@ -33,6 +33,8 @@ struct Work {
   uint32_t dest_qpn = 0;
   uint32_t qkey = 0;
   kh_wqe_bind bind{};
+  kh_wqe_flush flush{};
+  uint32_t flush_length = 0;
   int nblocks = -1;  // as many as needed
   int num_sge = -1;  // as many as there are
 };
