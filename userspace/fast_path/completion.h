@@ -14,8 +14,8 @@
 namespace keyhole::verbs {
 
 // By the device's opcode of a request.
-inline constexpr std::array<ibv_wc_opcode, 16> kSendCompletion = [] {
-  std::array<ibv_wc_opcode, 16> map{};
+inline constexpr std::array<ibv_wc_opcode, 32> kSendCompletion = [] {
+  std::array<ibv_wc_opcode, 32> map{};
   map[KH_OP_SEND] = map[KH_OP_SEND_IMM] = map[KH_OP_SEND_INV] = IBV_WC_SEND;
   map[KH_OP_WRITE] = map[KH_OP_WRITE_IMM] = IBV_WC_RDMA_WRITE;
   map[KH_OP_READ] = IBV_WC_RDMA_READ;
@@ -25,13 +25,15 @@ inline constexpr std::array<ibv_wc_opcode, 16> kSendCompletion = [] {
   map[KH_OP_BIND_MW] = IBV_WC_BIND_MW;
   map[KH_OP_REG_MR] = map[KH_OP_UMR_FILL] = map[KH_OP_UMR_INV] = IBV_WC_DRIVER1;
   map[KH_OP_NOP] = IBV_WC_DRIVER2;
+  map[KH_OP_FLUSH] = static_cast<ibv_wc_opcode>(8);  // IBV_WC_FLUSH, which old headers lack
+  map[KH_OP_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE;
   return map;
 }();
 
 inline ibv_wc_opcode wc_opcode(const kh_cqe& cqe) {
   if (cqe.opcode & KH_CQE_RECV)
     return cqe.opcode == KH_CQE_RECV ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
-  return kSendCompletion[cqe.opcode & 15];
+  return kSendCompletion[cqe.opcode & 31];
 }
 
 // The flags of an unsuccessful completion mean nothing.

@@ -131,6 +131,11 @@ inline void put_atomic(std::byte* wqe, std::uint64_t swap_add, std::uint64_t com
   std::memcpy(wqe + kRdmaBytes, &atomic, sizeof(atomic));
 }
 
+inline void put_flush(std::byte* wqe, std::uint32_t type, std::uint32_t level) {
+  const kh_wqe_flush flush{.type = type, .level = level, .rsvd = {}};
+  std::memcpy(wqe + kRdmaBytes, &flush, sizeof(flush));
+}
+
 inline std::byte* ring_end(const SendQueue& sq) {
   return sq.ring + ((static_cast<std::size_t>(sq.mask) + 1) << KH_WQE_BLOCK_SHIFT);
 }

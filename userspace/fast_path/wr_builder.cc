@@ -42,6 +42,9 @@ inline std::byte* begin(SendQueue& sq, ibv_qp_ex* ex, unsigned opcode, std::uint
   return wqe;
 }
 
+// ctrl of the WQE that is being built, in the ring; software alone writes there.
+kh_wqe_ctrl& ctrl_of(const Build& build) { return *reinterpret_cast<kh_wqe_ctrl*>(build.wqe); }
+
 // Makes the request long enough for its data. False when the batch has failed.
 inline bool extend(Build& build, unsigned nblocks) {
   if (nblocks > build.limit - build.index) [[unlikely]]
@@ -115,6 +118,32 @@ void wr_atomic_fetch_add(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote
   atomic(ex, KH_OP_FETCH_ADD, rkey, remote_addr, add, 0);
 }
 
+// 8 bytes that travel in the request.
+void wr_atomic_write(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr,
+                     const void* value) {
+  Build& build = qp_of(ex).sq.build;
+  std::byte* wqe = begin<0>(qp_of(ex).sq, ex, KH_OP_ATOMIC_WRITE, 0);
+  if (!wqe) [[unlikely]]
+    return;
+  ctrl_of(build).flags |= KH_WQE_INLINE;
+  put_rdma(wqe, remote_addr, rkey, 8);
+  std::memcpy(wqe + kRdmaBytes, value, 8);
+}
+
+void wr_flush(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr, std::size_t length,
+              std::uint8_t type, std::uint8_t level) {
+  SendQueue& sq = qp_of(ex).sq;
+  const bool range = level == KH_FLUSH_RANGE;
+  if (!type || (type & ~(KH_FLUSH_GLOBAL | KH_FLUSH_PERSISTENT)) || level > KH_FLUSH_MR ||
+      (range && length > KH_MAX_MSG_SIZE)) [[unlikely]]
+    return fail(sq.build, EINVAL);
+  std::byte* wqe = begin<0>(sq, ex, KH_OP_FLUSH, 0);
+  if (!wqe) [[unlikely]]
+    return;
+  put_rdma(wqe, remote_addr, rkey, range ? static_cast<std::uint32_t>(length) : 0);
+  put_flush(wqe, type, level);
+}
+
 void wr_local_inv(ibv_qp_ex* ex, std::uint32_t rkey) {
   begin<0>(qp_of(ex).sq, ex, KH_OP_LOCAL_INV, rkey);
 }
@@ -131,9 +160,6 @@ void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind
 }
 
 // ---- setters -----------------------------------------------------------------------------------
-
-// ctrl of the WQE that is being built, in the ring; software alone writes there.
-kh_wqe_ctrl& ctrl_of(const Build& build) { return *reinterpret_cast<kh_wqe_ctrl*>(build.wqe); }
 
 bool is_atomic(const Build& build) {
   const unsigned opcode = ctrl_of(build).opcode;
@@ -283,9 +309,16 @@ constexpr std::uint64_t kUdOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_
 constexpr std::uint64_t kUcOps = kUdOps | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
                                  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
                                  IBV_QP_EX_WITH_BIND_MW;
-constexpr std::uint64_t kRcOps = kUcOps | IBV_QP_EX_WITH_RDMA_READ |
-                                 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+// rdma-core has FLUSH since version 45: this also builds with an older one.
+constexpr std::uint64_t kWithFlush = 1 << 11;  // IBV_QP_EX_WITH_FLUSH
+template <class QpEx>
+void offer_flush(QpEx& ex, bool has) {
+  if constexpr (requires { ex.wr_flush; }) offer(ex.wr_flush, has, wr_flush);
+}
+
+constexpr std::uint64_t kRcOps =
+    kUcOps | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE | kWithFlush;
 
 }  // namespace
 
@@ -311,6 +344,8 @@ int set_wr_ops(Qp& qp, ibv_qp_type type, std::uint64_t send_ops_flags) {
   offer(ex.wr_rdma_read, rc, wr_rdma_read);
   offer(ex.wr_atomic_cmp_swp, rc, wr_atomic_cmp_swp);
   offer(ex.wr_atomic_fetch_add, rc, wr_atomic_fetch_add);
+  offer(ex.wr_atomic_write, rc, wr_atomic_write);
+  offer_flush(ex, rc);
   offer(ex.wr_local_inv, !ud, wr_local_inv);
   offer(ex.wr_bind_mw, !ud, wr_bind_mw);
   offer(ex.wr_send_tso, false, nullptr);

@@ -62,7 +62,9 @@ TEST(Poll, opcodes_of_the_device_become_those_of_verbs) {
                                                  {KH_OP_CMP_SWAP, IBV_WC_COMP_SWAP},
                                                  {KH_OP_FETCH_ADD, IBV_WC_FETCH_ADD},
                                                  {KH_OP_LOCAL_INV, IBV_WC_LOCAL_INV},
-                                                 {KH_OP_BIND_MW, IBV_WC_BIND_MW}};
+                                                 {KH_OP_BIND_MW, IBV_WC_BIND_MW},
+                                                 {KH_OP_FLUSH, static_cast<ibv_wc_opcode>(8)},
+                                                 {KH_OP_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE}};
   QpTest t;
   for (const auto& [device, verbs] : map) {
     t.send_cq.put(t.qp.send_cqe(1, 0, static_cast<std::uint8_t>(device)));

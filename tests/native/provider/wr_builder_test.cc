@@ -221,6 +221,66 @@ TEST(WrBuilder, ud_sends_are_the_same_as_posted_in_either_order_of_the_setters) 
       wr, 14);
 }
 
+TEST(WrBuilder, an_atomic_write_carries_its_eight_bytes) {
+  QpTest t;
+  ibv_qp_ex* ex = t.qp.ex();
+  const std::uint64_t value = 0x0102030405060708;
+  ibv_wr_start(ex);
+  ex->wr_id = 5;
+  ex->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_atomic_write(ex, 0x99, 0x7000, &value);
+  ASSERT_EQ(ibv_wr_complete(ex), 0);
+  const auto wqe = t.qp.wqe(0);
+  const auto ctrl = part<kh_wqe_ctrl>(wqe, 0);
+  EXPECT_EQ(ctrl.opcode, KH_OP_ATOMIC_WRITE);
+  EXPECT_EQ(ctrl.flags, KH_WQE_SIGNALED | KH_WQE_INLINE);
+  EXPECT_EQ(ctrl.nblocks, 1);
+  EXPECT_EQ(ctrl.num_sge, 0);
+  EXPECT_EQ(part<kh_wqe_rdma>(wqe, 16).remote_addr, 0x7000u);
+  EXPECT_EQ(part<kh_wqe_rdma>(wqe, 16).rkey, 0x99u);
+  EXPECT_EQ(part<kh_wqe_rdma>(wqe, 16).inline_len, 8u);
+  EXPECT_EQ(part<std::uint64_t>(wqe, 32), value);
+}
+
+// As a template, so that it compiles with headers that do not know FLUSH.
+template <class QpEx>
+void flush_carries_its_range_type_and_level(QpEx* ex, QpTest& t) {
+  if constexpr (requires { ex->wr_flush; }) {
+    ibv_wr_start(ex);
+    ex->wr_id = 5;
+    ex->wr_flags = 0;
+    ex->wr_flush(ex, 0x99, 0x7000, 4096, KH_FLUSH_GLOBAL, KH_FLUSH_RANGE);
+    ex->wr_flush(ex, 0x99, 0x7000, std::size_t{1} << 40, KH_FLUSH_PERSISTENT, KH_FLUSH_MR);
+    ASSERT_EQ(ibv_wr_complete(ex), 0);
+    EXPECT_EQ(part<kh_wqe_ctrl>(t.qp.wqe(0), 0).opcode, KH_OP_FLUSH);
+    EXPECT_EQ(part<kh_wqe_ctrl>(t.qp.wqe(0), 0).num_sge, 0);
+    EXPECT_EQ(part<kh_wqe_rdma>(t.qp.wqe(0), 16).remote_addr, 0x7000u);
+    EXPECT_EQ(part<kh_wqe_rdma>(t.qp.wqe(0), 16).inline_len, 4096u);
+    EXPECT_EQ(part<kh_wqe_flush>(t.qp.wqe(0), 32).type, KH_FLUSH_GLOBAL);
+    EXPECT_EQ(part<kh_wqe_flush>(t.qp.wqe(0), 32).level, unsigned{KH_FLUSH_RANGE});
+    EXPECT_EQ(part<kh_wqe_rdma>(t.qp.wqe(1), 16).inline_len, 0u);
+    EXPECT_EQ(part<kh_wqe_flush>(t.qp.wqe(1), 32).type, KH_FLUSH_PERSISTENT);
+    EXPECT_EQ(part<kh_wqe_flush>(t.qp.wqe(1), 32).level, unsigned{KH_FLUSH_MR});
+
+    struct Bad {
+      std::size_t length;
+      std::uint8_t type, level;
+    };
+    for (const Bad bad : {Bad{8, 0, 0}, {8, 4, 0}, {8, 1, 2}, {std::size_t{1} << 32, 1, 0}}) {
+      ibv_wr_start(ex);
+      ex->wr_flush(ex, 0x99, 0x7000, bad.length, bad.type, bad.level);
+      EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
+    }
+  } else {
+    GTEST_SKIP() << "this verbs.h has no ibv_wr_flush";
+  }
+}
+
+TEST(WrBuilder, flush_carries_its_range_type_and_level) {
+  QpTest t;
+  flush_carries_its_range_type_and_level(t.qp.ex(), t);
+}
+
 TEST(WrBuilder, a_batch_is_published_whole_at_complete_and_not_before) {
   QpTest t;
   ibv_qp_ex* ex = t.qp.ex();
