@@ -12,4 +12,35 @@
 #include <rdma/iter.h>
 #endif
 
+/* vm_flags could be written to before they were given functions. */
+#ifndef KH_HAVE_VM_FLAGS_CLEAR
+#define vm_flags_clear(vma, flags)	((vma)->vm_flags &= ~(flags))
+#endif
+
+/* create_cq was given the udata alone before it was given all attributes. */
+#ifdef KH_HAVE_CREATE_CQ_ATTRS
+#include <rdma/uverbs_ioctl.h>
+
+#define kh_create_cq_arg	uverbs_attr_bundle
+
+static inline struct ib_udata *kh_create_cq_udata(struct uverbs_attr_bundle *attrs)
+{
+	return attrs ? &attrs->driver_udata : NULL;
+}
+#else
+#define kh_create_cq_arg	ib_udata
+
+static inline struct ib_udata *kh_create_cq_udata(struct ib_udata *udata)
+{
+	return udata;
+}
+#endif
+
+/* SRQs could not tell anything of their own. */
+#ifdef KH_HAVE_FILL_RES_SRQ
+#define KH_FILL_RES_SRQ_OP	.fill_res_srq_entry = kh_fill_res_srq_entry,
+#else
+#define KH_FILL_RES_SRQ_OP
+#endif
+
 #endif /* KH_COMPAT_H */

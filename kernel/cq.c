@@ -91,9 +91,9 @@ static int kh_kcq_command(struct kh_dev *dev, struct kh_cq *cq, int cqe,
 }
 
 int kh_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
-		 struct uverbs_attr_bundle *attrs)
+		 struct kh_create_cq_arg *arg)
 {
-	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
+	struct ib_udata *udata = kh_create_cq_udata(arg);
 	struct kh_dev *dev = to_kh_dev(ibcq->device);
 	struct keyhole_create_cq_resp resp = {};
 	struct kh_create_cq_params params = {};

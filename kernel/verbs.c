@@ -78,7 +78,7 @@ const struct ib_device_ops kh_dev_ops = {
 	.fill_res_mr_entry = kh_fill_res_mr_entry,
 	.fill_res_cq_entry = kh_fill_res_cq_entry,
 	.fill_res_qp_entry = kh_fill_res_qp_entry,
-	.fill_res_srq_entry = kh_fill_res_srq_entry,
+	KH_FILL_RES_SRQ_OP
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, kh_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, kh_cq, ibcq),
