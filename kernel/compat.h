@@ -36,6 +36,13 @@ static inline struct ib_udata *kh_create_cq_udata(struct ib_udata *udata)
 }
 #endif
 
+/* The core knew neither FLUSH nor atomic WRITE, so that none could be offered. */
+#ifndef KH_HAVE_FLUSH
+#define IB_ACCESS_FLUSH_GLOBAL	0
+#define IB_DEVICE_FLUSH_GLOBAL	0
+#define IB_DEVICE_ATOMIC_WRITE	0
+#endif
+
 /* SRQs could not tell anything of their own. */
 #ifdef KH_HAVE_FILL_RES_SRQ
 #define KH_FILL_RES_SRQ_OP	.fill_res_srq_entry = kh_fill_res_srq_entry,

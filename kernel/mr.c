@@ -23,16 +23,21 @@
 /* The rights that count, from what a process asks for; optional ones do not. */
 static int kh_mr_access(struct kh_dev *dev, int flags, int *access)
 {
+	int known = KH_IB_ACCESS;
 	int ret;
 
 	BUILD_BUG_ON(KH_IB_ACCESS != KH_ACCESS_MASK);
+	BUILD_BUG_ON(IB_ACCESS_FLUSH_GLOBAL &&
+		     IB_ACCESS_FLUSH_GLOBAL != KH_ACCESS_FLUSH_GLOBAL);
 
 	ret = ib_check_mr_access(&dev->ibdev, flags);
 	if (ret)
 		return ret;
 	/* A hint on the memory, which is found out anyway. */
 	flags &= ~(IB_ACCESS_OPTIONAL | IB_ACCESS_HUGETLB);
-	if (flags & ~KH_IB_ACCESS) {
+	if (dev->attr.caps & KH_CAP_FLUSH)
+		known |= IB_ACCESS_FLUSH_GLOBAL;
+	if (flags & ~known) {
 		ibdev_dbg(&dev->ibdev, "access %#x not supported\n", flags);
 		return -EOPNOTSUPP;
 	}

@@ -130,6 +130,10 @@ int kh_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		attr->max_mw = kh_limit(hw->max_mkey);
 	if (hw->caps & KH_CAP_SRQ_RESIZE)
 		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
+	if (hw->caps & KH_CAP_FLUSH)
+		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;
+	if (hw->caps & KH_CAP_ATOMIC_WRITE)
+		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
 	if (hw->caps & KH_CAP_REG_MR) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
 		attr->max_fast_reg_page_list_len = hw->max_fast_reg_pages;
