@@ -22,7 +22,8 @@ void Switch::detach(Hca& hca) {
 
 void Switch::changed(Hca&) {
   stations_.clear();
-  std::ranges::copy_if(hcas_, std::back_inserter(stations_), [](Hca* hca) { return hca->rdma_up(); });
+  std::ranges::copy_if(hcas_, std::back_inserter(stations_),
+                       [](Hca* hca) { return hca->rdma_up(); });
   ++generation_;
 }
 
@@ -40,9 +41,8 @@ void Switch::learn(const Mac& mac, Hca& hca) {
     return;
   }
   if (table_.size() >= max_learned)
-    std::erase_if(table_, [&](const auto& entry) {
-      return now - entry.second.seen > forget_after_ns;
-    });
+    std::erase_if(table_,
+                  [&](const auto& entry) { return now - entry.second.seen > forget_after_ns; });
   if (table_.size() < max_learned) table_.emplace(mac.value(), Place{&hca, now});
 }
 
@@ -56,8 +56,7 @@ void Switch::send(Hca& from, std::span<const std::byte> frame) {
   learn(Mac::at(frame.data() + 6), from);
   if (!to.multicast()) {
     auto known = table_.find(to.value());
-    if (known != table_.end() &&
-        clock_.now_ns() - known->second.seen <= forget_after_ns) {
+    if (known != table_.end() && clock_.now_ns() - known->second.seen <= forget_after_ns) {
       // Somebody behind the sender's own port: not ours to deliver.
       if (known->second.hca != &from) deliver(*known->second.hca, to, frame);
       return;
@@ -70,7 +69,8 @@ void Switch::send(Hca& from, std::span<const std::byte> frame) {
 
 bool Switch::run() {
   bool more = false;
-  for (Hca* hca : hcas_) more |= hca->run();
+  for (Hca* hca : hcas_)
+    more |= hca->run();
   // One may have given work to another whose turn was over.
   return more || std::ranges::any_of(hcas_, [](Hca* hca) { return hca->has_work(); });
 }
@@ -81,7 +81,8 @@ bool Switch::polling() const {
 
 uint64_t Switch::deadline() const {
   uint64_t first = Timers::never;
-  for (Hca* hca : hcas_) first = std::min(first, hca->deadline());
+  for (Hca* hca : hcas_)
+    first = std::min(first, hca->deadline());
   return first;
 }
 

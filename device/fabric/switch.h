@@ -2,13 +2,13 @@
 //
 // The switch that all HCAs of one process are plugged into.
 //
-// For frames of the netdevs it is an ordinary learning Ethernet switch: an address lives where it was
-// last seen as a source, unknown and multicast destinations are flooded. An HCA gets a unicast frame
-// only when it is for its own MAC or its netdev is promiscuous (bridges, macvlan). The table of learned
-// addresses is bounded and forgets what was silent for five minutes.
+// For frames of the netdevs it is an ordinary learning Ethernet switch: an address lives where it
+// was last seen as a source, unknown and multicast destinations are flooded. An HCA gets a unicast
+// frame only when it is for its own MAC or its netdev is promiscuous (bridges, macvlan). The table
+// of learned addresses is bounded and forgets what was silent for five minutes.
 //
-// RDMA between HCAs does not travel as frames: find() and stations() tell the sender's transport which
-// HCA a packet would have come to, by the MACs that their drivers have set.
+// RDMA between HCAs does not travel as frames: find() and stations() tell the sender's transport
+// which HCA a packet would have come to, by the MACs that their drivers have set.
 //
 // A port to the outside will be one more destination of send() and one more answer of find().
 

@@ -38,20 +38,19 @@ const std::array<Admin::Command, 64> Admin::commands = [] {
   table[KH_ADM_SET_PORT] = {
       .execute = &Admin::set_port,
       .reserved = {RESERVED(kh_cmd_set_port, rsvd0), RESERVED(kh_cmd_set_port, rsvd1)}};
-  table[KH_ADM_SET_GID] = {.execute = &Admin::set_gid, .reserved = {RESERVED(kh_cmd_set_gid, rsvd)}};
+  table[KH_ADM_SET_GID] = {.execute = &Admin::set_gid,
+                           .reserved = {RESERVED(kh_cmd_set_gid, rsvd)}};
   table[KH_ADM_CREATE_EQ] = {.execute = &Admin::create_eq,
                              .pages = body + offsetof(kh_cmd_create_eq, pages),
                              .flat = true,
                              .reserved = {RESERVED(kh_cmd_create_eq, rsvd)}};
-  table[KH_ADM_DESTROY_EQ] = {
-      .execute = &Admin::destroy_eq, .has_handle = true, .reserved = {all}};
+  table[KH_ADM_DESTROY_EQ] = {.execute = &Admin::destroy_eq, .has_handle = true, .reserved = {all}};
   table[KH_ADM_CREATE_CONTEXT] = {
       .execute = &Admin::create_context, .has_handle = true, .reserved = {all}};
   table[KH_ADM_DESTROY_CONTEXT] = {
       .execute = &Admin::destroy_context, .has_handle = true, .reserved = {all}};
   table[KH_ADM_CREATE_PD] = {.execute = &Admin::create_pd, .reserved = {all}};
-  table[KH_ADM_DESTROY_PD] = {
-      .execute = &Admin::destroy_pd, .has_handle = true, .reserved = {all}};
+  table[KH_ADM_DESTROY_PD] = {.execute = &Admin::destroy_pd, .has_handle = true, .reserved = {all}};
   table[KH_ADM_CREATE_MKEY] = {
       .execute = &Admin::create_mkey,
       .pages = body + offsetof(kh_cmd_create_mkey, pages),
@@ -71,8 +70,7 @@ const std::array<Admin::Command, 64> Admin::commands = [] {
   table[KH_ADM_CREATE_CQ] = {.execute = &Admin::create_cq,
                              .pages = body + offsetof(kh_cmd_create_cq, pages),
                              .reserved = {RESERVED(kh_cmd_create_cq, rsvd)}};
-  table[KH_ADM_DESTROY_CQ] = {
-      .execute = &Admin::destroy_cq, .has_handle = true, .reserved = {all}};
+  table[KH_ADM_DESTROY_CQ] = {.execute = &Admin::destroy_cq, .has_handle = true, .reserved = {all}};
   table[KH_ADM_RESIZE_CQ] = {.execute = &Admin::resize_cq,
                              .has_handle = true,
                              .pages = body + offsetof(kh_cmd_create_cq, pages),
@@ -96,8 +94,7 @@ const std::array<Admin::Command, 64> Admin::commands = [] {
   table[KH_ADM_CREATE_QP] = {.execute = &Admin::create_qp,
                              .pages = body + offsetof(kh_cmd_create_qp, pages),
                              .reserved = {RESERVED(kh_cmd_create_qp, rsvd)}};
-  table[KH_ADM_DESTROY_QP] = {
-      .execute = &Admin::destroy_qp, .has_handle = true, .reserved = {all}};
+  table[KH_ADM_DESTROY_QP] = {.execute = &Admin::destroy_qp, .has_handle = true, .reserved = {all}};
   table[KH_ADM_MODIFY_QP] = {
       .execute = &Admin::modify_qp,
       .has_handle = true,
@@ -187,7 +184,8 @@ std::optional<AdminResult> Admin::proceed(Quantum& quantum) {
     uint32_t share = static_cast<uint32_t>(std::max(quantum.entries, 1));
     auto complete = reader_->step(share * pages_per_entry);
     if (!complete)
-      return AdminResult{complete.error().status, uint32_t{command.pages} + complete.error().field_offset, {}};
+      return AdminResult{
+          complete.error().status, uint32_t{command.pages} + complete.error().field_offset, {}};
     if (!*complete) {
       quantum.entries = 0;
       quantum.bytes = 0;
@@ -224,7 +222,8 @@ std::optional<AdminResult> Admin::check() {
     if (head.out_addr != 0) return refuse(offsetof(kh_admin_hdr, out_addr));
   } else {
     if (head.out_addr & 63) return refuse(offsetof(kh_admin_hdr, out_addr));
-    if (!output_mapped(command.out_size)) return refuse(offsetof(kh_admin_hdr, out_addr), KH_ST_FAULT);
+    if (!output_mapped(command.out_size))
+      return refuse(offsetof(kh_admin_hdr, out_addr), KH_ST_FAULT);
   }
   return std::nullopt;
 }
@@ -232,9 +231,12 @@ std::optional<AdminResult> Admin::check() {
 // Whether a command that may have pages has them this time.
 bool Admin::wants_pages() const {
   switch (cmd_.hdr.opcode) {
-    case KH_ADM_CREATE_MKEY: return cmd_.create_mkey.kind == KH_MKEY_DIRECT;
-    case KH_ADM_MODIFY_MKEY: return (cmd_.modify_mkey.mask & KH_MKEY_MOD_TRANSLATION) != 0;
-    default: return true;
+    case KH_ADM_CREATE_MKEY:
+      return cmd_.create_mkey.kind == KH_MKEY_DIRECT;
+    case KH_ADM_MODIFY_MKEY:
+      return (cmd_.modify_mkey.mask & KH_MKEY_MOD_TRANSLATION) != 0;
+    default:
+      return true;
   }
 }
 
@@ -267,9 +269,10 @@ void Admin::complete(const AdminResult& result) {
   ++hca_.stats_[KH_STAT_ADMIN_COMMANDS];
   if (!result.ok()) ++hca_.stats_[KH_STAT_ADMIN_ERRORS];
   if (spdlog::should_log(spdlog::level::debug)) {
-    std::string outcome = result.ok() ? fmt::format("OK {:#x}", result.result[0])
-                                      : fmt::format("{} at byte {}", admin_status_name(result.status),
-                                                    result.syndrome);
+    std::string outcome =
+        result.ok()
+            ? fmt::format("OK {:#x}", result.result[0])
+            : fmt::format("{} at byte {}", admin_status_name(result.status), result.syndrome);
     spdlog::debug("{}: {} -> {}", hca_.name(), describe(cmd_), outcome);
   }
   busy_ = false;

@@ -3,9 +3,10 @@
 // The admin queue: commands come from a ring in guest memory, one at a time and in order.
 //
 // Each command is read once into device memory. A table says what a command may carry: its output,
-// whether it has a handle, where its page list is, which bytes are reserved. All that is checked here,
-// for every command alike; the functions behind the table check the fields that only they understand.
-// A page list may be long, so it is read over several turns before the command itself runs.
+// whether it has a handle, where its page list is, which bytes are reserved. All that is checked
+// here, for every command alike; the functions behind the table check the fields that only they
+// understand. A page list may be long, so it is read over several turns before the command itself
+// runs.
 
 #pragma once
 
@@ -104,8 +105,8 @@ class Admin final : public Runnable {
   PageList cq_;
   PageList db_;
   uint8_t log_size_;
-  uint32_t done_ = 0;    // commands taken, and completions written
-  uint32_t fired_ = 0;   // sn
+  uint32_t done_ = 0;   // commands taken, and completions written
+  uint32_t fired_ = 0;  // sn
   bool unfired_ = false;
 
   // The command at work.

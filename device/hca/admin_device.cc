@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Admin commands about the HCA as a whole: limits, port, GIDs, event queues, contexts, PDs, the NIC.
+// Admin commands about the HCA as a whole: limits, port, GIDs, event queues, contexts, PDs, the
+// NIC.
 
 #include <bit>
 #include <cstring>
@@ -17,11 +18,11 @@ AdminResult Admin::nop() { return AdminResult::done(); }
 AdminResult Admin::query_device() {
   kh_device_attr attr{};
   attr.fw_version = uint64_t{KH_HW_MAJOR} << 32 | KH_HW_MINOR << 16 | 1;
-  attr.caps = KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE;
+  attr.caps = KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE | KH_CAP_FLUSH | KH_CAP_ATOMIC_WRITE;
   // EUI-64 of the permanent MAC.
   const auto& mac = hca_.options_.mac.bytes;
-  std::array<uint8_t, 8> guid = {static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe,
-                                 mac[3], mac[4], mac[5]};
+  std::array<uint8_t, 8> guid = {
+      static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
   std::memcpy(&attr.node_guid, guid.data(), guid.size());
   attr.max_mr_size = uint64_t{DeviceLimits::max_page_list} << KH_PAGE_SHIFT_MIN;
   attr.page_size_cap = (uint64_t{2} << KH_PAGE_SHIFT_MAX) - (uint64_t{1} << KH_PAGE_SHIFT_MIN);

@@ -15,9 +15,7 @@ namespace keyhole {
 
 namespace {
 
-std::string mac(const uint8_t (&bytes)[6]) {
-  return fmt::format("{:02x}", fmt::join(bytes, ":"));
-}
+std::string mac(const uint8_t (&bytes)[6]) { return fmt::format("{:02x}", fmt::join(bytes, ":")); }
 
 std::string gid(const uint8_t (&bytes)[16]) {
   std::string text;
@@ -70,7 +68,7 @@ std::string qp_attr(const kh_qp_attr& attr) {
   return text;
 }
 
-std::string body(const kh_admin_cmd& c) {
+std::string fields_of(const kh_admin_cmd& c) {
   switch (c.hdr.opcode) {
     case KH_ADM_SET_PORT:
       return fmt::format("{}{}{}mac {} mtu {}", c.set_port.flags & KH_PORT_UP ? "up " : "down ",
@@ -86,11 +84,12 @@ std::string body(const kh_admin_cmd& c) {
                          uint16_t{c.create_eq.vector}, uint64_t{1} << (c.create_eq.log_size & 63),
                          pages(c.create_eq.pages));
     case KH_ADM_CREATE_MKEY:
-      return fmt::format("{} pdn {} access {} start {:#x} length {:#x} offset {:#x} entries {} in {}",
-                         mkey_kind(c.create_mkey.kind), uint32_t{c.create_mkey.pdn},
-                         access(c.create_mkey.access), uint64_t{c.create_mkey.start},
-                         uint64_t{c.create_mkey.length}, uint64_t{c.create_mkey.offset},
-                         uint32_t{c.create_mkey.max_entries}, pages(c.create_mkey.pages));
+      return fmt::format(
+          "{} pdn {} access {} start {:#x} length {:#x} offset {:#x} entries {} in {}",
+          mkey_kind(c.create_mkey.kind), uint32_t{c.create_mkey.pdn}, access(c.create_mkey.access),
+          uint64_t{c.create_mkey.start}, uint64_t{c.create_mkey.length},
+          uint64_t{c.create_mkey.offset}, uint32_t{c.create_mkey.max_entries},
+          pages(c.create_mkey.pages));
     case KH_ADM_MODIFY_MKEY:
       return fmt::format("mask {:#x} pdn {} access {} start {:#x} length {:#x} offset {:#x} in {}",
                          c.modify_mkey.mask, uint32_t{c.modify_mkey.pdn},
@@ -114,10 +113,12 @@ std::string body(const kh_admin_cmd& c) {
                          uint64_t{1} << (c.create_srq.log_stride & 63), uint32_t{c.create_srq.pdn},
                          uint16_t{c.create_srq.ctx}, uint32_t{c.create_srq.ring_offset},
                          uint32_t{c.create_srq.db_offset}, pages(c.create_srq.pages));
-    case KH_ADM_MODIFY_SRQ: return fmt::format("limit {}", uint32_t{c.modify_srq.limit});
+    case KH_ADM_MODIFY_SRQ:
+      return fmt::format("limit {}", uint32_t{c.modify_srq.limit});
     case KH_ADM_CREATE_QP:
       return fmt::format(
-          "{} pdn {} ctx {} slot {} send_cqn {} recv_cqn {} srqn {:#x} sq {} blocks at {:#x} rq {} of "
+          "{} pdn {} ctx {} slot {} send_cqn {} recv_cqn {} srqn {:#x} sq {} blocks at {:#x} rq {} "
+          "of "
           "{} bytes at {:#x} record at {:#x} sge {}/{} in {}",
           qp_type_name(c.create_qp.type), uint32_t{c.create_qp.pdn}, uint16_t{c.create_qp.ctx},
           uint16_t{c.create_qp.db_slot}, uint32_t{c.create_qp.send_cqn},
@@ -128,16 +129,18 @@ std::string body(const kh_admin_cmd& c) {
           uint64_t{1} << (c.create_qp.log_rq_stride & 63), uint32_t{c.create_qp.rq_offset},
           uint32_t{c.create_qp.db_offset}, c.create_qp.max_send_sge, c.create_qp.max_recv_sge,
           pages(c.create_qp.pages));
-    case KH_ADM_MODIFY_QP: return qp_attr(c.modify_qp);
+    case KH_ADM_MODIFY_QP:
+      return qp_attr(c.modify_qp);
     case KH_ADM_ATTACH_MCAST:
-    case KH_ADM_DETACH_MCAST: return fmt::format("group {}", gid(c.mcast.mgid));
+    case KH_ADM_DETACH_MCAST:
+      return fmt::format("group {}", gid(c.mcast.mgid));
     case KH_ADM_CREATE_NIC:
-      return fmt::format("tx {} rx {} vector {} slot {} in {}",
-                         uint64_t{1} << (c.create_nic.log_tx_size & 63),
-                         uint64_t{1} << (c.create_nic.log_rx_size & 63),
-                         uint16_t{c.create_nic.vector}, uint16_t{c.create_nic.db_slot},
-                         pages(c.create_nic.pages));
-    default: return {};
+      return fmt::format(
+          "tx {} rx {} vector {} slot {} in {}", uint64_t{1} << (c.create_nic.log_tx_size & 63),
+          uint64_t{1} << (c.create_nic.log_rx_size & 63), uint16_t{c.create_nic.vector},
+          uint16_t{c.create_nic.db_slot}, pages(c.create_nic.pages));
+    default:
+      return {};
   }
 }
 
@@ -146,7 +149,7 @@ std::string body(const kh_admin_cmd& c) {
 std::string describe(const kh_admin_cmd& command) {
   std::string text = fmt::format("{} ({:#x}) {:#x}", admin_op_name(command.hdr.opcode),
                                  command.hdr.opcode, uint32_t{command.hdr.handle});
-  std::string fields = body(command);
+  std::string fields = fields_of(command);
   if (!fields.empty()) text += " " + fields;
   return text;
 }

@@ -10,6 +10,9 @@ namespace keyhole {
 
 namespace {
 
+// What a direct key may grant. FLUSH to persistence nobody grants.
+constexpr uint32_t direct_access = KH_ACCESS_MASK | KH_ACCESS_FLUSH_GLOBAL;
+
 bool write_without_local_write(uint32_t access) {
   return (access & (KH_ACCESS_REMOTE_WRITE | KH_ACCESS_REMOTE_ATOMIC)) != 0 &&
          (access & KH_ACCESS_LOCAL_WRITE) == 0;
@@ -20,8 +23,8 @@ bool zero(const kh_pages& pages) {
          pages.rsvd == 0;
 }
 
-// start, length and offset of a region against its pages; the names of the fields are the same in both
-// commands. Nothing: they are well.
+// start, length and offset of a region against its pages; the names of the fields are the same in
+// both commands. Nothing: they are well.
 template <typename Body>
 std::optional<AdminResult> refuse_range(const Body& body, const PageList& pages, bool zero_based) {
   if (body.length == 0) return AdminResult::refuse(offsetof(Body, length));
@@ -42,16 +45,19 @@ AdminResult Admin::create_mkey() {
     case KH_MKEY_PHYS:
     case KH_MKEY_FREE:
     case KH_MKEY_MW1:
-    case KH_MKEY_MW2: break;
+    case KH_MKEY_MW2:
+      break;
     case KH_MKEY_INDIRECT:
       return AdminResult::refuse(offsetof(kh_cmd_create_mkey, kind), KH_ST_NOSUPP);
-    default: return refuse(offsetof(kh_cmd_create_mkey, kind));
+    default:
+      return refuse(offsetof(kh_cmd_create_mkey, kind));
   }
   auto kind = static_cast<MkeyKind>(body.kind);
   bool direct = kind == MkeyKind::direct;
   bool fillable = kind == MkeyKind::free;
   if (is_window(kind) ? body.access != 0
-                      : (body.access & ~KH_ACCESS_MASK) != 0 || write_without_local_write(body.access))
+                      : (body.access & ~(direct ? direct_access : KH_ACCESS_MASK)) != 0 ||
+                            write_without_local_write(body.access))
     return refuse(offsetof(kh_cmd_create_mkey, access));
   if (fillable ? body.max_entries == 0 || body.max_entries > KH_PAGES_PER_LIST * KH_PAGES_PER_LIST
                : body.max_entries != 0)
@@ -104,7 +110,7 @@ AdminResult Admin::modify_mkey() {
   if (mkey->kind != MkeyKind::direct) return AdminResult::handle(KH_ST_INVAL);
 
   bool new_access = (body.mask & KH_MKEY_MOD_ACCESS) != 0;
-  if (new_access ? (body.access & ~KH_ACCESS_MASK) != 0 || write_without_local_write(body.access)
+  if (new_access ? (body.access & ~direct_access) != 0 || write_without_local_write(body.access)
                  : body.access != 0)
     return refuse(offsetof(kh_cmd_modify_mkey, access));
   uint32_t access = new_access ? body.access : mkey->access;

@@ -54,8 +54,8 @@ AdminResult Admin::create_cq() {
     return AdminResult{KH_ST_NOMEM, 0, {}};
   }
   Cq::Ring ring{std::move(pages_), body.ring_offset, body.db_offset, body.log_size};
-  hca_.cqs_.put(*cqn, std::make_unique<Cq>(hca_.notifier_, *cqn, std::move(ring), *eq, body.ctx,
-                                           body.flags));
+  hca_.cqs_.put(
+      *cqn, std::make_unique<Cq>(hca_.notifier_, *cqn, std::move(ring), *eq, body.ctx, body.flags));
   ++context->objects;
   return AdminResult::done(*cqn);
 }
@@ -103,10 +103,9 @@ AdminResult Admin::create_srq() {
     return AdminResult::refuse(offsetof(kh_cmd_create_srq, log_size));
   if (body.log_stride < min_log_stride || body.log_stride > max_log_stride)
     return AdminResult::refuse(offsetof(kh_cmd_create_srq, log_stride));
-  if (auto no = refuse_piece(pages_, body.ring_offset,
-                             uint64_t{1} << (body.log_size + body.log_stride),
-                             uint64_t{1} << body.log_stride,
-                             offsetof(kh_cmd_create_srq, ring_offset)))
+  if (auto no =
+          refuse_piece(pages_, body.ring_offset, uint64_t{1} << (body.log_size + body.log_stride),
+                       uint64_t{1} << body.log_stride, offsetof(kh_cmd_create_srq, ring_offset)))
     return *no;
   if (auto no = refuse_piece(pages_, body.db_offset, sizeof(kh_srq_db), 64,
                              offsetof(kh_cmd_create_srq, db_offset)))
@@ -167,10 +166,9 @@ AdminResult Admin::resize_srq() {
     return AdminResult::refuse(offsetof(kh_cmd_create_srq, log_stride));
   if (body.pdn != 0) return AdminResult::refuse(offsetof(kh_cmd_create_srq, pdn));
   if (body.ctx != 0) return AdminResult::refuse(offsetof(kh_cmd_create_srq, ctx));
-  if (auto no = refuse_piece(pages_, body.ring_offset,
-                             uint64_t{1} << (body.log_size + body.log_stride),
-                             uint64_t{1} << body.log_stride,
-                             offsetof(kh_cmd_create_srq, ring_offset)))
+  if (auto no =
+          refuse_piece(pages_, body.ring_offset, uint64_t{1} << (body.log_size + body.log_stride),
+                       uint64_t{1} << body.log_stride, offsetof(kh_cmd_create_srq, ring_offset)))
     return *no;
   if (auto no = refuse_piece(pages_, body.db_offset, sizeof(kh_srq_db), 64,
                              offsetof(kh_cmd_create_srq, db_offset)))
@@ -222,8 +220,7 @@ AdminResult Admin::create_qp() {
   auto missing = [](size_t field) { return AdminResult::refuse(field, KH_ST_NOENT); };
   if (body.type > KH_QPT_GSI) return AdminResult::refuse(offsetof(kh_cmd_create_qp, type));
   bool gsi = body.type == KH_QPT_GSI;
-  if (gsi && body.ctx != 0)
-    return AdminResult::refuse(offsetof(kh_cmd_create_qp, ctx), KH_ST_PERM);
+  if (gsi && body.ctx != 0) return AdminResult::refuse(offsetof(kh_cmd_create_qp, ctx), KH_ST_PERM);
   if (body.db_slot >= KH_DB_SLOTS) return AdminResult::refuse(offsetof(kh_cmd_create_qp, db_slot));
   if (auto no = refuse_rings(body, pages_)) return *no;
   Context* context = hca_.context(body.ctx);
@@ -321,7 +318,8 @@ AdminResult Admin::attach_mcast() {
   if (!is_multicast(group)) return AdminResult::refuse(offsetof(kh_cmd_mcast, mgid));
   auto found = hca_.mcast_.find(group);
   if (found == hca_.mcast_.end()) {
-    if (hca_.mcast_.size() >= DeviceLimits::max_mcast_groups) return AdminResult{KH_ST_NOMEM, 0, {}};
+    if (hca_.mcast_.size() >= DeviceLimits::max_mcast_groups)
+      return AdminResult{KH_ST_NOMEM, 0, {}};
     found = hca_.mcast_.emplace(group, std::vector<Qp*>{}).first;
   }
   std::vector<Qp*>& members = found->second;

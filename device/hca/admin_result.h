@@ -25,9 +25,7 @@ struct AdminResult {
     return {status, static_cast<uint32_t>(sizeof(kh_admin_hdr) + offset), {}};
   }
   // About the object that the command's handle names.
-  static AdminResult handle(uint8_t status) {
-    return {status, offsetof(kh_admin_hdr, handle), {}};
-  }
+  static AdminResult handle(uint8_t status) { return {status, offsetof(kh_admin_hdr, handle), {}}; }
 };
 
 }  // namespace keyhole

@@ -35,12 +35,14 @@ void Context::detach(uint32_t slot, Runnable& queue) {
     break;
   }
   size_t used = slots_.size();
-  while (used > 0 && !slots_[used - 1]) --used;
+  while (used > 0 && !slots_[used - 1])
+    --used;
   slots_.resize((used + 63) & ~size_t{63});
 }
 
 void Context::take(uint32_t slot, RunQueue& run_queue) {
-  for (Runnable* queue = slots_[slot]; queue; queue = queue->next_of_slot_) run_queue.add(*queue);
+  for (Runnable* queue = slots_[slot]; queue; queue = queue->next_of_slot_)
+    run_queue.add(*queue);
 }
 
 uint32_t Context::scan(RunQueue& run_queue) {
@@ -48,10 +50,10 @@ uint32_t Context::scan(RunQueue& run_queue) {
   for (uint32_t at = 0; at < slots_.size(); at += sizeof(uint64_t)) {
     if (load_relaxed<uint64_t>(doorbells_ + at) == 0) [[likely]]
       continue;
-    // One exchange clears eight marks. It is a full fence too: an index that is read from here on is
-    // at least as new as the marks.
-    uint64_t marks = __atomic_exchange_n(reinterpret_cast<uint64_t*>(doorbells_ + at), 0,
-                                         __ATOMIC_SEQ_CST);
+    // One exchange clears eight marks. It is a full fence too: an index that is read from here on
+    // is at least as new as the marks.
+    uint64_t marks =
+        __atomic_exchange_n(reinterpret_cast<uint64_t*>(doorbells_ + at), 0, __ATOMIC_SEQ_CST);
     while (marks != 0) {
       uint32_t byte = __builtin_ctzll(marks) / 8;
       marks &= ~(uint64_t{0xff} << (byte * 8));
@@ -71,8 +73,10 @@ uint32_t Context::sleep(RunQueue& run_queue) {
   store_release<uint32_t>(&status_->sleeping, 1);
   full_fence();
   uint32_t taken = scan(run_queue);
-  if (taken > 0) store_release<uint32_t>(&status_->sleeping, 0);
-  else awake_ = false;
+  if (taken > 0)
+    store_release<uint32_t>(&status_->sleeping, 0);
+  else
+    awake_ = false;
   return taken;
 }
 

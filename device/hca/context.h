@@ -2,10 +2,11 @@
 //
 // A user context (0: the kernel's): one page of doorbell marks, and one of status.
 //
-// The marks of an awake context are looked at on each turn, up to the highest slot in use. A context
-// whose marks were all clear for a while goes to sleep: the device sets its sleeping flag, fences,
-// and looks once more. Software does the mirror image (mark, fence, look at the flag), so that either
-// the device sees the mark or software sees the flag and wakes it through the wake page.
+// The marks of an awake context are looked at on each turn, up to the highest slot in use. A
+// context whose marks were all clear for a while goes to sleep: the device sets its sleeping flag,
+// fences, and looks once more. Software does the mirror image (mark, fence, look at the flag), so
+// that either the device sees the mark or software sees the flag and wakes it through the wake
+// page.
 
 #pragma once
 
@@ -41,7 +42,8 @@ class Context {
   bool awake() const { return awake_; }
   // Tells software not to wait for a wake.
   void wake();
-  // Goes to sleep unless a mark is there: then it schedules and stays awake. Returns what scan() did.
+  // Goes to sleep unless a mark is there: then it schedules and stays awake. Returns what scan()
+  // did.
   uint32_t sleep(RunQueue& run_queue);
 
   uint64_t last_mark = 0;  // when scan() last took one, or it woke

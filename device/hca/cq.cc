@@ -59,14 +59,29 @@ void Cq::note_error(const kh_cqe& cqe) {
     case KH_WC_LOC_LEN_ERR:
     case KH_WC_LOC_QP_OP_ERR:
     case KH_WC_LOC_PROT_ERR:
-    case KH_WC_LOC_ACCESS_ERR: ++stats[KH_STAT_LOCAL_ERRORS]; break;
-    case KH_WC_MW_BIND_ERR: ++stats[KH_STAT_MW_BIND_ERRORS]; break;
-    case KH_WC_REM_INV_REQ_ERR: ++stats[KH_STAT_REMOTE_INVALID_REQUESTS]; break;
-    case KH_WC_REM_ACCESS_ERR: ++stats[KH_STAT_REMOTE_ACCESS_ERRORS]; break;
-    case KH_WC_REM_OP_ERR: ++stats[KH_STAT_REMOTE_OP_ERRORS]; break;
-    case KH_WC_RETRY_EXC_ERR: ++stats[KH_STAT_RETRY_EXCEEDED]; break;
-    case KH_WC_RNR_RETRY_EXC_ERR: ++stats[KH_STAT_RNR_RETRY_EXCEEDED]; break;
-    default: break;
+    case KH_WC_LOC_ACCESS_ERR:
+      ++stats[KH_STAT_LOCAL_ERRORS];
+      break;
+    case KH_WC_MW_BIND_ERR:
+      ++stats[KH_STAT_MW_BIND_ERRORS];
+      break;
+    case KH_WC_REM_INV_REQ_ERR:
+      ++stats[KH_STAT_REMOTE_INVALID_REQUESTS];
+      break;
+    case KH_WC_REM_ACCESS_ERR:
+      ++stats[KH_STAT_REMOTE_ACCESS_ERRORS];
+      break;
+    case KH_WC_REM_OP_ERR:
+      ++stats[KH_STAT_REMOTE_OP_ERRORS];
+      break;
+    case KH_WC_RETRY_EXC_ERR:
+      ++stats[KH_STAT_RETRY_EXCEEDED];
+      break;
+    case KH_WC_RNR_RETRY_EXC_ERR:
+      ++stats[KH_STAT_RNR_RETRY_EXCEEDED];
+      break;
+    default:
+      break;
   }
   spdlog::debug("{}: QP {:#x}: {} of wr_id {:#x} fails: {}, {}", notifier_.name, uint32_t{cqe.qpn},
                 cqe_opcode_name(cqe.opcode), uint64_t{cqe.wr_id}, wc_status_name(cqe.status),
@@ -103,8 +118,8 @@ void Cq::report(uint32_t sn) {
   eq_.post(completion_, KH_EV_COMPLETION);
 }
 
-// The period after the first CQE that moderation held back is over. Nobody arms between then and now
-// without looking at the ring, so an arm that is there is answered.
+// The period after the first CQE that moderation held back is over. Nobody arms between then and
+// now without looking at the ring, so an arm that is there is answered.
 void Cq::period_over(void* self, uint64_t) {
   Cq& cq = *static_cast<Cq*>(self);
   if (cq.failed_ || cq.unreported_ == 0) return;
@@ -125,7 +140,8 @@ void Cq::moderate(uint16_t count, uint16_t period_us) {
 AdminResult Cq::resize(Ring ring) {
   std::byte* old_db = ring_.memory.at(ring_.db_offset);
   std::byte* new_db = ring.memory.at(ring.db_offset);
-  if (!old_db || !new_db) return AdminResult::refuse(offsetof(kh_cmd_create_cq, pages), KH_ST_FAULT);
+  if (!old_db || !new_db)
+    return AdminResult::refuse(offsetof(kh_cmd_create_cq, pages), KH_ST_FAULT);
   uint32_t ci = load_acquire<uint32_t>(old_db + offsetof(kh_cq_db, ci));
   uint32_t unread = pi_ - ci;
   uint32_t new_size = 1u << ring.log_size;

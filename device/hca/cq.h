@@ -4,8 +4,8 @@
 // to be told is looked at once for the whole batch (notifier.h).
 //
 // The consumer index is the guest's word. It is read only when the ring seems full; a value that
-// cannot be true (beyond what was written, or behind by more than the ring) counts as an overrun. A CQ
-// that overruns reports CQ_ERR and takes nothing more, and its QPs go to the error state.
+// cannot be true (beyond what was written, or behind by more than the ring) counts as an overrun. A
+// CQ that overruns reports CQ_ERR and takes nothing more, and its QPs go to the error state.
 
 #pragma once
 
@@ -37,15 +37,16 @@ class Cq {
   Cq(const Cq&) = delete;
   Cq& operator=(const Cq&) = delete;
 
-  // Adds a CQE: all of it but phase and timestamp is the caller's, reserved bytes zero. Counts it in
-  // the statistics by its status (CQES, ERROR_CQES, FLUSHED_CQES and the errors by kind), and logs
-  // it when it is an error. Solicited is KH_CQE_SOLICITED in cqe.flags.
+  // Adds a CQE: all of it but phase and timestamp is the caller's, reserved bytes zero. Counts it
+  // in the statistics by its status (CQES, ERROR_CQES, FLUSHED_CQES and the errors by kind), and
+  // logs it when it is an error. Solicited is KH_CQE_SOLICITED in cqe.flags.
   void push(kh_cqe& cqe) {
     if (failed_) [[unlikely]]
       return;
     if (pi_ - ci_ >= size_ && !make_room()) [[unlikely]]
       return;
-    std::byte* slot = ring_.memory.at(ring_.ring_offset + (uint64_t{pi_ & (size_ - 1)} << KH_CQE_SHIFT));
+    std::byte* slot =
+        ring_.memory.at(ring_.ring_offset + (uint64_t{pi_ & (size_ - 1)} << KH_CQE_SHIFT));
     if (!slot) [[unlikely]]
       return fail();
     cqe.phase = phase_of(pi_, ring_.log_size);
@@ -101,8 +102,8 @@ class Cq {
   uint8_t flags_;
   bool failed_ = false;
   bool dirty_ = false;
-  bool solicited_ = false;    // one of the unreported CQEs is solicited or unsuccessful
-  uint32_t unreported_ = 0;   // CQEs since the last event
+  bool solicited_ = false;   // one of the unreported CQEs is solicited or unsuccessful
+  uint32_t unreported_ = 0;  // CQEs since the last event
   Ring ring_;
   uint32_t cqn_;
   uint16_t context_;

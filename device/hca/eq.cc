@@ -22,7 +22,8 @@ Eq::Eq(Notifier& notifier, Config config) : notifier_(notifier), config_(std::mo
 }
 
 Eq::~Eq() {
-  while (first_) first_->forget();
+  while (first_)
+    first_->forget();
   if (notifier_.async_eq() == this) notifier_.set_async_eq(nullptr);
   notifier_.forget(*this);
 }

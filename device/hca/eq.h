@@ -89,8 +89,8 @@ class Eq {
   Notifier& notifier_;
   Config config_;
   uint32_t pi_ = 0;
-  uint32_t ci_ = 0;        // as last read
-  uint32_t fired_ = 0;     // sn
+  uint32_t ci_ = 0;     // as last read
+  uint32_t fired_ = 0;  // sn
   EventSource* first_ = nullptr;
   EventSource* last_ = nullptr;
   Eq* next_dirty_ = nullptr;

@@ -15,8 +15,12 @@ constexpr uint16_t roce_udp_port = 4791;
 // Whether the frame is a RoCE v2 packet: UDP to port 4791 over IPv4 or IPv6 (without extension
 // headers, as RoCE v2 has it), with a VLAN tag or without. Fragments are none.
 inline bool is_roce(std::span<const std::byte> frame) {
-  auto byte_at = [&](size_t at) { return at < frame.size() ? std::to_integer<uint16_t>(frame[at]) : uint16_t{0}; };
-  auto word_at = [&](size_t at) { return static_cast<uint16_t>(byte_at(at) << 8 | byte_at(at + 1)); };
+  auto byte_at = [&](size_t at) {
+    return at < frame.size() ? std::to_integer<uint16_t>(frame[at]) : uint16_t{0};
+  };
+  auto word_at = [&](size_t at) {
+    return static_cast<uint16_t>(byte_at(at) << 8 | byte_at(at + 1));
+  };
   size_t at = 12;
   uint16_t type = word_at(at);
   if (type == 0x8100) {

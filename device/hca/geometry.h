@@ -13,7 +13,8 @@
 
 namespace keyhole {
 
-// `field` is the offset in the command's body of the field that holds `offset`. Nothing: it is well.
+// `field` is the offset in the command's body of the field that holds `offset`. Nothing: it is
+// well.
 inline std::optional<AdminResult> refuse_piece(const PageList& pages, uint64_t offset,
                                                uint64_t size, uint64_t align, size_t field) {
   if (offset % align != 0 || offset > pages.size() || size > pages.size() - offset)

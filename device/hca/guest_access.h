@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Loads and stores to memory that somebody else changes at the same time: rings, doorbell records and
-// doorbell pages that a guest or a process in it writes while the device looks.
+// Loads and stores to memory that somebody else changes at the same time: rings, doorbell records
+// and doorbell pages that a guest or a process in it writes while the device looks.
 //
-// Whatever decides something is read by exactly one of these loads into a local value, and the value
-// is what gets checked and used. The compiler may not read it again.
+// Whatever decides something is read by exactly one of these loads into a local value, and the
+// value is what gets checked and used. The compiler may not read it again.
 
 #pragma once
 

@@ -59,28 +59,45 @@ uint32_t Hca::read_register(uint64_t offset) {
   auto low = [](uint64_t value) { return static_cast<uint32_t>(value); };
   auto high = [](uint64_t value) { return static_cast<uint32_t>(value >> 32); };
   switch (offset) {
-    case KH_REG_MAGIC: return KH_HW_MAGIC;
-    case KH_REG_VERSION: return KH_HW_MAJOR << 16 | KH_HW_MINOR;
-    case KH_REG_STATUS: return status_;
-    case KH_REG_CONTROL: return control_;
-    case KH_REG_ADMIN_SQ: return low(admin_sq_);
-    case KH_REG_ADMIN_SQ + 4: return high(admin_sq_);
-    case KH_REG_ADMIN_CQ: return low(admin_cq_);
-    case KH_REG_ADMIN_CQ + 4: return high(admin_cq_);
-    case KH_REG_ADMIN_DB: return low(admin_db_);
-    case KH_REG_ADMIN_DB + 4: return high(admin_db_);
-    case KH_REG_ADMIN_SIZE: return admin_size_;
-    case KH_REG_NUM_CONTEXTS: return static_cast<uint32_t>(contexts_.size());
-    case KH_REG_NUM_VECTORS: return options_.vectors;
+    case KH_REG_MAGIC:
+      return KH_HW_MAGIC;
+    case KH_REG_VERSION:
+      return KH_HW_MAJOR << 16 | KH_HW_MINOR;
+    case KH_REG_STATUS:
+      return status_;
+    case KH_REG_CONTROL:
+      return control_;
+    case KH_REG_ADMIN_SQ:
+      return low(admin_sq_);
+    case KH_REG_ADMIN_SQ + 4:
+      return high(admin_sq_);
+    case KH_REG_ADMIN_CQ:
+      return low(admin_cq_);
+    case KH_REG_ADMIN_CQ + 4:
+      return high(admin_cq_);
+    case KH_REG_ADMIN_DB:
+      return low(admin_db_);
+    case KH_REG_ADMIN_DB + 4:
+      return high(admin_db_);
+    case KH_REG_ADMIN_SIZE:
+      return admin_size_;
+    case KH_REG_NUM_CONTEXTS:
+      return static_cast<uint32_t>(contexts_.size());
+    case KH_REG_NUM_VECTORS:
+      return options_.vectors;
     case KH_REG_CLOCK_LO: {
       uint64_t now = host_.clock->now_ns();
       clock_high_ = high(now);
       return low(now);
     }
-    case KH_REG_CLOCK_HI: return clock_high_;
-    case KH_REG_MAC_LO: return low(options_.mac.value());
-    case KH_REG_MAC_HI: return high(options_.mac.value());
-    default: return 0;
+    case KH_REG_CLOCK_HI:
+      return clock_high_;
+    case KH_REG_MAC_LO:
+      return low(options_.mac.value());
+    case KH_REG_MAC_HI:
+      return high(options_.mac.value());
+    default:
+      return 0;
   }
 }
 
@@ -95,14 +112,29 @@ void Hca::write_register(uint64_t offset, uint32_t value) {
       if (was && !control_) disable();
       break;
     }
-    case KH_REG_ADMIN_SQ: set_low(admin_sq_); break;
-    case KH_REG_ADMIN_SQ + 4: set_high(admin_sq_); break;
-    case KH_REG_ADMIN_CQ: set_low(admin_cq_); break;
-    case KH_REG_ADMIN_CQ + 4: set_high(admin_cq_); break;
-    case KH_REG_ADMIN_DB: set_low(admin_db_); break;
-    case KH_REG_ADMIN_DB + 4: set_high(admin_db_); break;
-    case KH_REG_ADMIN_SIZE: admin_size_ = value; break;
-    default: break;
+    case KH_REG_ADMIN_SQ:
+      set_low(admin_sq_);
+      break;
+    case KH_REG_ADMIN_SQ + 4:
+      set_high(admin_sq_);
+      break;
+    case KH_REG_ADMIN_CQ:
+      set_low(admin_cq_);
+      break;
+    case KH_REG_ADMIN_CQ + 4:
+      set_high(admin_cq_);
+      break;
+    case KH_REG_ADMIN_DB:
+      set_low(admin_db_);
+      break;
+    case KH_REG_ADMIN_DB + 4:
+      set_high(admin_db_);
+      break;
+    case KH_REG_ADMIN_SIZE:
+      admin_size_ = value;
+      break;
+    default:
+      break;
   }
 }
 
@@ -154,7 +186,8 @@ void Hca::disable() {
   srqs_.clear();
   cqs_.clear();
   eqs_.clear();
-  for (auto& context : contexts_) context.reset();
+  for (auto& context : contexts_)
+    context.reset();
   pds_.clear();
   mkeys_.reset();
   gids_.clear();
@@ -192,8 +225,8 @@ void Hca::beat(void* self, uint64_t now) {
 
 Context& Hca::make_context(uint32_t number) {
   size_t at = size_t{number} * KH_PAGE_SIZE;
-  contexts_[number] = std::make_unique<Context>(number, host_.doorbells.data() + at,
-                                                host_.status.data() + at);
+  contexts_[number] =
+      std::make_unique<Context>(number, host_.doorbells.data() + at, host_.status.data() + at);
   return *contexts_[number];
 }
 
@@ -318,7 +351,8 @@ std::span<Qp* const> Hca::mcast_members(const Gid& mgid) const {
 }
 
 void Hca::leave_groups(Qp& qp) {
-  for (auto& [mgid, members] : mcast_) std::erase(members, &qp);
+  for (auto& [mgid, members] : mcast_)
+    std::erase(members, &qp);
   std::erase_if(mcast_, [](const auto& group) { return group.second.empty(); });
 }
 
@@ -327,7 +361,8 @@ Hca::Snapshot Hca::snapshot() const {
   snapshot.name = options_.name;
   snapshot.mac = mac_;
   snapshot.status = status_;
-  for (const auto& context : contexts_) snapshot.contexts += context != nullptr;
+  for (const auto& context : contexts_)
+    snapshot.contexts += context != nullptr;
   snapshot.awake = static_cast<uint32_t>(awake_.size());
   snapshot.pds = pds_.count();
   snapshot.eqs = eqs_.count();

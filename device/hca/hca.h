@@ -2,13 +2,13 @@
 //
 // One HCA: its registers and all of its objects, and the loop that gives each queue its turns.
 //
-// The owner calls run() from one thread, at least when deadline() says so, after wake(), and as often
-// as it likes while polling() is true. Register and wake page stores, reset() and GuestMemory::changed()
-// come from the same thread, between two calls of run(). In run() the HCA may also be called by other
-// HCAs of its fabric: by reference, as the target of RDMA.
+// The owner calls run() from one thread, at least when deadline() says so, after wake(), and as
+// often as it likes while polling() is true. Register and wake page stores, reset() and
+// GuestMemory::changed() come from the same thread, between two calls of run(). In run() the HCA
+// may also be called by other HCAs of its fabric: by reference, as the target of RDMA.
 //
-// After reset() (or a store of 0 to CONTROL) every object is gone, and no guest memory is touched until
-// the driver enables the HCA again.
+// After reset() (or a store of 0 to CONTROL) every object is gone, and no guest memory is touched
+// until the driver enables the HCA again.
 
 #pragma once
 
@@ -30,6 +30,7 @@
 #include "hca/memory_budget.h"
 #include "hca/mkey_table.h"
 #include "hca/notifier.h"
+#include "hca/page_list.h"
 #include "hca/run_queue.h"
 #include "hca/srq.h"
 #include "hca/stats.h"
@@ -45,9 +46,9 @@ class Qp;
 struct HcaOptions {
   std::string name = "hca";
   Mac mac{};
-  uint16_t vectors = 16;              // MSI-X, 1..KH_MAX_VECTORS
+  uint16_t vectors = 16;                       // MSI-X, 1..KH_MAX_VECTORS
   uint64_t memory_budget = uint64_t{1} << 30;  // bytes that its guest may make us spend
-  uint64_t idle_ns = 500'000;         // without a mark for so long, a context goes to sleep
+  uint64_t idle_ns = 500'000;  // without a mark for so long, a context goes to sleep
 };
 
 // Limits that QUERY_DEVICE reports and the commands enforce.
@@ -59,12 +60,13 @@ struct DeviceLimits {
   static constexpr uint32_t max_mkey = 1u << 20;
   static constexpr uint32_t max_eq = KH_MAX_VECTORS + 1;
   static constexpr uint8_t max_log_cq = 22;
-  static constexpr uint8_t max_log_sq = 20;   // blocks
+  static constexpr uint8_t max_log_sq = 20;  // blocks
   static constexpr uint8_t max_log_rq = 15;
   static constexpr uint32_t gid_table_len = 128;
   static constexpr uint32_t max_mcast_groups = 1024;
   static constexpr uint32_t max_mcast_qps = 256;
-  static constexpr uint32_t max_page_list = 1u << 24;  // entries of one kh_pages that is not contiguous
+  // Entries of one kh_pages that is not contiguous.
+  static constexpr uint32_t max_page_list = PageListReader::max_scattered_pages;
 };
 
 struct GidEntry {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Everything that the HCA engine knows of the world outside: guest memory, interrupts, the time, and
-// the pages of its doorbell BAR. The engine has no sockets, no threads and no clock; whoever owns it
-// (the daemon, a test, a fuzzer, a benchmark) implements these and calls Hca::run() from one thread.
+// Everything that the HCA engine knows of the world outside: guest memory, interrupts, the time,
+// and the pages of its doorbell BAR. The engine has no sockets, no threads and no clock; whoever
+// owns it (the daemon, a test, a fuzzer, a benchmark) implements these and calls Hca::run() from
+// one thread.
 //
 // Frames leave and arrive through Link (link.h).
 

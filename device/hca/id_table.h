@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Objects by number: a direct index, because QPNs are looked up for each message. A number's low
-// bits are the index; numbers with spare high bits (QPNs) use them as a count of the index's uses, so that
-// a number comes back late. Freed indexes are used again oldest first.
+// bits are the index; numbers with spare high bits (QPNs) use them as a count of the index's uses,
+// so that a number comes back late. Freed indexes are used again oldest first.
 
 #pragma once
 
@@ -20,7 +20,10 @@ class IdTable {
   // Numbers below 1 << number_bits, indexes first_index .. first_index + capacity - 1, which fit
   // into index_bits.
   IdTable(uint32_t first_index, uint32_t capacity, uint32_t index_bits, uint32_t number_bits)
-      : first_(first_index), capacity_(capacity), index_bits_(index_bits), number_bits_(number_bits) {}
+      : first_(first_index),
+        capacity_(capacity),
+        index_bits_(index_bits),
+        number_bits_(number_bits) {}
 
   T* find(uint32_t number) const {
     uint32_t index = number & ((1u << index_bits_) - 1);
@@ -80,7 +83,8 @@ class IdTable {
   }
 
   void clear() {
-    for (Slot& slot : slots_) slot.object.reset();
+    for (Slot& slot : slots_)
+      slot.object.reset();
     slots_.clear();
     free_.clear();
     next_fresh_ = 0;

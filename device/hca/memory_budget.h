@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How much memory of this process one HCA may make the device spend. Whatever a guest can cause to be
-// allocated is charged here first, at about its true size, and refused with ENOMEM at the limit.
+// How much memory of this process one HCA may make the device spend. Whatever a guest can cause to
+// be allocated is charged here first, at about its true size, and refused with ENOMEM at the limit.
 
 #pragma once
 

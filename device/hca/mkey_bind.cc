@@ -2,10 +2,10 @@
 //
 // Memory windows: bind, unbind, invalidate.
 //
-// A type 1 window may be bound again while it is bound: the old binding ends and the new begins in one
-// step, and the variant moves by one each time. A type 2 window is bound once, by one QP, with a
-// variant that the consumer chose, until an invalidate or that QP's end frees it. Each check below
-// happens before the first change, so that a refused bind leaves everything as it was.
+// A type 1 window may be bound again while it is bound: the old binding ends and the new begins in
+// one step, and the variant moves by one each time. A type 2 window is bound once, by one QP, with
+// a variant that the consumer chose, until an invalidate or that QP's end frees it. Each check
+// below happens before the first change, so that a refused bind leaves everything as it was.
 
 #include "hca/mkey_table.h"
 
@@ -13,7 +13,8 @@ namespace keyhole {
 
 namespace {
 
-// What may stand among a window's access flags. LOCAL_WRITE is ignored there; MW_BIND has no meaning.
+// What may stand among a window's access flags. LOCAL_WRITE is ignored there; MW_BIND has no
+// meaning.
 constexpr uint32_t window_access = KH_ACCESS_LOCAL_WRITE | KH_ACCESS_REMOTE | KH_ACCESS_ZERO_BASED;
 
 }  // namespace
@@ -35,9 +36,8 @@ std::expected<const Mkey*, uint32_t> MkeyTable::region_for_bind(const kh_wqe_bin
   if ((request.access & (KH_ACCESS_REMOTE_WRITE | KH_ACCESS_REMOTE_ATOMIC)) &&
       !(region->access & KH_ACCESS_LOCAL_WRITE))
     return std::unexpected(KH_SYN_BIND_ACCESS);
-  bool inside = region->kind == MkeyKind::phys
-                    ? request.addr + (request.length - 1) >= request.addr
-                    : holds(*region, request.addr, request.length);
+  bool inside = region->kind == MkeyKind::phys ? request.addr + (request.length - 1) >= request.addr
+                                               : holds(*region, request.addr, request.length);
   if (!inside) return std::unexpected(KH_SYN_BIND_RANGE);
   return region;
 }
@@ -102,15 +102,18 @@ void MkeyTable::link(WindowList& windows, Mkey& window) {
 }
 
 void MkeyTable::unlink(Mkey& window) {
-  if (window.previous) at(window.previous).next = window.next;
-  else window.list->first = window.next;
+  if (window.previous)
+    at(window.previous).next = window.next;
+  else
+    window.list->first = window.next;
   if (window.next) at(window.next).previous = window.previous;
   window.list = nullptr;
   window.next = window.previous = 0;
 }
 
 void MkeyTable::release(WindowList& windows) {
-  while (windows.first) unbind(at(windows.first));
+  while (windows.first)
+    unbind(at(windows.first));
 }
 
 std::expected<void, uint32_t> MkeyTable::invalidate(uint32_t key, const KeyUser& who) {

@@ -62,16 +62,14 @@ std::expected<MemoryCursor, uint32_t> MkeyTable::remote_slowly(uint32_t key, uin
   if (key == local_dma_lkey || (mkey->kind == MkeyKind::phys && !who.kernel))
     return remote_error(KH_SYN_KEY_KIND);
   if (mkey->pdn != who.pdn) return remote_error(KH_SYN_KEY_PD);
-  if (mkey->kind == MkeyKind::mw2 && mkey->bound_qpn != who.qpn)
-    return remote_error(KH_SYN_KEY_QP);
+  if (mkey->kind == MkeyKind::mw2 && mkey->bound_qpn != who.qpn) return remote_error(KH_SYN_KEY_QP);
   bool phys = mkey->kind == MkeyKind::phys;
   if (phys ? addr + (length - 1) < addr : !holds(*mkey, addr, length))
     return remote_error(KH_SYN_KEY_RANGE);
   if (!(mkey->access & right)) return remote_error(KH_SYN_KEY_RIGHTS);
   if (phys) return MemoryCursor(memory_, nullptr, addr, length, write);
   uint64_t position = mkey->offset + (addr - mkey->start);
-  if (!is_window(mkey->kind))
-    return MemoryCursor(memory_, &mkey->pages, position, length, write);
+  if (!is_window(mkey->kind)) return MemoryCursor(memory_, &mkey->pages, position, length, write);
 
   // Through the region, which cannot go away or change while a window is bound to it; looked up all
   // the same, so that this holds by itself.
@@ -93,21 +91,24 @@ bool MkeyTable::grow() {
   uint32_t first = size_;
   // Index 0 is the reserved key's and not counted.
   size_ = std::min(size_ + chunk_size, max_keys_ + 1);
-  for (uint32_t index = std::max(first, 1u); index < size_; ++index) put_free(index);
+  for (uint32_t index = std::max(first, 1u); index < size_; ++index)
+    put_free(index);
   return true;
 }
 
 void MkeyTable::put_free(uint32_t index) {
   at(index).next = 0;
-  if (newest_free_) at(newest_free_).next = index;
-  else oldest_free_ = index;
+  if (newest_free_)
+    at(newest_free_).next = index;
+  else
+    oldest_free_ = index;
   newest_free_ = index;
   ++free_count_;
 }
 
 void MkeyTable::fill(Mkey& mkey, Attributes& attributes) {
   mkey.pdn = attributes.pdn;
-  mkey.access = static_cast<uint8_t>(attributes.access);
+  mkey.access = attributes.access;
   mkey.start = attributes.start;
   mkey.length = attributes.length;
   mkey.offset = attributes.offset;
@@ -169,7 +170,7 @@ std::expected<uint32_t, uint8_t> MkeyTable::modify(uint32_t handle, uint32_t mas
   if (mkey->kind != MkeyKind::direct) return std::unexpected(KH_ST_INVAL);
   if (mkey->windows > 0) return std::unexpected(KH_ST_BUSY);
   if (mask & KH_MKEY_MOD_PD) mkey->pdn = attributes.pdn;
-  if (mask & KH_MKEY_MOD_ACCESS) mkey->access = static_cast<uint8_t>(attributes.access);
+  if (mask & KH_MKEY_MOD_ACCESS) mkey->access = attributes.access;
   if (mask & KH_MKEY_MOD_TRANSLATION) {
     mkey->start = attributes.start;
     mkey->length = attributes.length;

@@ -5,8 +5,8 @@
 // are free; the variant moves on at each allocation. So a stale key does not reach a new owner.
 //
 // A key that passes its checks yields a MemoryCursor, which hands out the bytes behind it as
-// contiguous host spans. A cursor is good for the turn in which it was made, no longer: a message that
-// takes several turns looks its keys up again in each (any key may be gone by then).
+// contiguous host spans. A cursor is good for the turn in which it was made, no longer: a message
+// that takes several turns looks its keys up again in each (any key may be gone by then).
 //
 // Windows hold no memory of their own. A window is checked against its own range and rights, then
 // its bytes are reached through the region that it is bound to, which is looked up at each use.
@@ -65,8 +65,8 @@ class MemoryCursor {
   // pointer: the guest has taken the memory away (KH_SYN_KEY_MEMORY). Moves on by the span's size.
   HostSpan next(uint64_t max) {
     if (max > left_) max = left_;
-    HostSpan span = pages_ ? pages_->span(position_, max, write_)
-                           : memory_->translate(position_, max, write_);
+    HostSpan span =
+        pages_ ? pages_->span(position_, max, write_) : memory_->translate(position_, max, write_);
     if (span) {
       position_ += span.size;
       left_ -= span.size;
@@ -82,8 +82,8 @@ class MemoryCursor {
   bool write_ = false;
 };
 
-// The type 2 windows that one QP has bound: the QP's own, given to bind(); it stays where it is. Its
-// `first` is an index, 0 for none.
+// The type 2 windows that one QP has bound: the QP's own, given to bind(); it stays where it is.
+// Its `first` is an index, 0 for none.
 struct WindowList {
   uint32_t first = 0;
 };
@@ -91,17 +91,17 @@ struct WindowList {
 struct Mkey {
   uint32_t key = 0;  // present key, all 32 bits
   MkeyKind kind = MkeyKind::none;
-  bool valid = false;     // may be used; a window: is bound
-  uint8_t access = 0;     // KH_ACCESS_*
+  bool valid = false;  // may be used; a window: is bound
+  uint32_t access = 0;  // KH_ACCESS_*
   uint32_t pdn = 0;
-  uint64_t start = 0;     // address of the first byte as the key's users name it
+  uint64_t start = 0;  // address of the first byte as the key's users name it
   uint64_t length = 0;
-  uint64_t offset = 0;    // of that byte in `pages`; of a window: from its region's first byte
+  uint64_t offset = 0;  // of that byte in `pages`; of a window: from its region's first byte
   PageList pages;
-  uint32_t windows = 0;       // bound to this key
-  uint32_t max_entries = 0;   // FREE and INDIRECT
-  uint32_t bound_to = 0;      // a window's region, its full key
-  uint32_t bound_qpn = 0;     // type 2: the QP that bound it
+  uint32_t windows = 0;      // bound to this key
+  uint32_t max_entries = 0;  // FREE and INDIRECT
+  uint32_t bound_to = 0;     // a window's region, its full key
+  uint32_t bound_qpn = 0;    // type 2: the QP that bound it
   // Type 2, while bound: that QP's list and the neighbours in it. No key: the next free index.
   WindowList* list = nullptr;
   uint32_t next = 0;
@@ -127,8 +127,7 @@ class MkeyTable {
     if (length == 0) return MemoryCursor{};
     const Mkey* mkey = find(key);
     if (mkey && mkey->valid && mkey->kind == MkeyKind::direct && mkey->pdn == who.pdn &&
-        (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE)) &&
-        holds(*mkey, addr, length)) [[likely]]
+        (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE)) && holds(*mkey, addr, length)) [[likely]]
       return MemoryCursor(memory_, &mkey->pages, mkey->offset + (addr - mkey->start), length,
                           write);
     return local_slowly(key, addr, length, write, who);
@@ -178,9 +177,9 @@ class MkeyTable {
   // The new key; its attributes have been checked. Error: an enum kh_admin_status (NOMEM).
   std::expected<uint32_t, uint8_t> create(Attributes attributes);
 
-  // A window that is bound is unbound. `handle`: what the driver knows the key by. The keys of windows
-  // and FREE keys move on without the driver, so only their index counts; of others all bits do.
-  // Errors: NOENT; BUSY while windows are bound to it.
+  // A window that is bound is unbound. `handle`: what the driver knows the key by. The keys of
+  // windows and FREE keys move on without the driver, so only their index counts; of others all
+  // bits do. Errors: NOENT; BUSY while windows are bound to it.
   std::expected<void, uint8_t> destroy(uint32_t handle);
 
   // MODIFY_MKEY of a direct key, by KH_MKEY_MOD_*. Returns its key: with other memory or another PD
@@ -239,8 +238,8 @@ class MkeyTable {
   MemoryBudget& budget_;
   uint32_t max_keys_;
   std::vector<std::unique_ptr<Mkey[]>> chunks_;
-  uint32_t size_ = 0;        // indexes that have an entry
-  uint32_t count_ = 0;       // keys that exist, without the reserved one
+  uint32_t size_ = 0;   // indexes that have an entry
+  uint32_t count_ = 0;  // keys that exist, without the reserved one
   uint32_t free_count_ = 0;
   uint32_t oldest_free_ = 0;  // 0: none
   uint32_t newest_free_ = 0;

@@ -100,6 +100,8 @@ constexpr Name cqe_opcodes[] = {
     {KH_OP_BIND_MW, "BIND_MW"},
     {KH_OP_REG_MR, "REG_MR"},
     {KH_OP_NOP, "NOP"},
+    {KH_OP_FLUSH, "FLUSH"},
+    {KH_OP_ATOMIC_WRITE, "ATOMIC_WRITE"},
     {KH_OP_UMR_FILL, "UMR_FILL"},
     {KH_OP_UMR_INV, "UMR_INV"},
     {KH_OP_MASKED_CMP_SWAP, "MASKED_CMP_SWAP"},
@@ -136,10 +138,10 @@ constexpr Name key_uses[] = {
     {KH_SYN_LOCAL_KEY, "LOCAL_KEY"}, {KH_SYN_REMOTE_KEY, "REMOTE_KEY"}, {KH_SYN_BIND, "BIND"}};
 
 constexpr Name key_reasons[] = {
-    {KH_SYN_KEY_NONE, "NONE"},     {KH_SYN_KEY_STALE, "STALE"},   {KH_SYN_KEY_FREE, "FREE"},
-    {KH_SYN_KEY_PD, "PD"},         {KH_SYN_KEY_RANGE, "RANGE"},   {KH_SYN_KEY_RIGHTS, "RIGHTS"},
-    {KH_SYN_KEY_QP, "QP"},         {KH_SYN_KEY_KIND, "KIND"},     {KH_SYN_KEY_MEMORY, "MEMORY"},
-    {KH_SYN_KEY_DEPTH, "DEPTH"},   {KH_SYN_KEY_ENTRY, "ENTRY"},
+    {KH_SYN_KEY_NONE, "NONE"},   {KH_SYN_KEY_STALE, "STALE"}, {KH_SYN_KEY_FREE, "FREE"},
+    {KH_SYN_KEY_PD, "PD"},       {KH_SYN_KEY_RANGE, "RANGE"}, {KH_SYN_KEY_RIGHTS, "RIGHTS"},
+    {KH_SYN_KEY_QP, "QP"},       {KH_SYN_KEY_KIND, "KIND"},   {KH_SYN_KEY_MEMORY, "MEMORY"},
+    {KH_SYN_KEY_DEPTH, "DEPTH"}, {KH_SYN_KEY_ENTRY, "ENTRY"},
 };
 
 constexpr Name syndromes[] = {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What one HCA does after it has written completions and events: one full fence for the whole batch,
-// then a look at the arm word of each queue that got an entry, then events, then interrupts.
+// What one HCA does after it has written completions and events: one full fence for the whole
+// batch, then a look at the arm word of each queue that got an entry, then events, then interrupts.
 //
 // The fence is what makes arming safe. Software stores its arm and then looks at the ring; the
-// device stores the entry and then looks at the arm: with a full fence between store and load on both
-// sides, one of them sees the other.
+// device stores the entry and then looks at the arm: with a full fence between store and load on
+// both sides, one of them sees the other.
 
 #pragma once
 
@@ -32,9 +32,7 @@ class Notifier {
   void forget(Cq& cq);
   void forget(Eq& eq);
 
-  bool empty() const {
-    return first_cq_ == nullptr && first_eq_ == nullptr && !nic_wants_flush;
-  }
+  bool empty() const { return first_cq_ == nullptr && first_eq_ == nullptr && !nic_wants_flush; }
   void flush();
 
   // A CQ has failed (overrun, or its memory is gone): its event is posted, and the HCA moves its

@@ -10,9 +10,6 @@ namespace keyhole {
 
 namespace {
 
-// Address lists of more entries than this are refused: 128 MiB of addresses.
-constexpr uint32_t max_scattered_pages = 1u << 24;
-
 // Takes one step for each map that the range runs over.
 bool range_mapped(GuestMemory& memory, uint64_t iova, uint64_t size, bool write) {
   while (size > 0) {
@@ -85,7 +82,8 @@ std::expected<void, PageListReader::Error> PageListReader::begin() {
   if (pages_.levels > KH_PAGES_MAX_LEVELS) return refuse(KH_ST_INVAL, offsetof(kh_pages, levels));
   if (pages_.rsvd != 0) return refuse(KH_ST_INVAL, offsetof(kh_pages, rsvd));
   uint64_t most = pages_.levels == 0 ? UINT32_MAX : 1;
-  for (int level = 0; level < pages_.levels; ++level) most *= KH_PAGES_PER_LIST;
+  for (int level = 0; level < pages_.levels; ++level)
+    most *= KH_PAGES_PER_LIST;
   if (pages_.npages == 0 || pages_.npages > most)
     return refuse(KH_ST_INVAL, offsetof(kh_pages, npages));
   if (pages_.levels > 0 && pages_.npages > max_scattered_pages)
@@ -109,7 +107,8 @@ std::expected<void, PageListReader::Error> PageListReader::begin() {
 // The entry `index` of the list at IOVA `list`.
 std::expected<uint64_t, PageListReader::Error> PageListReader::entry(uint64_t list,
                                                                      uint32_t index) {
-  if (list & (KH_PAGE_SIZE - 1)) return std::unexpected(Error{KH_ST_INVAL, offsetof(kh_pages, addr)});
+  if (list & (KH_PAGE_SIZE - 1))
+    return std::unexpected(Error{KH_ST_INVAL, offsetof(kh_pages, addr)});
   HostSpan span = memory_.translate(list, KH_PAGE_SIZE, false);
   if (!span || span.size < KH_PAGE_SIZE)
     return std::unexpected(Error{KH_ST_FAULT, offsetof(kh_pages, addr)});
@@ -152,7 +151,8 @@ std::expected<bool, PageListReader::Error> PageListReader::step(uint32_t entries
       list_.charge_ = Charge(budget_, uint64_t{pages_.npages} * sizeof(uint64_t));
       if (!list_.charge_) return std::unexpected(Error{KH_ST_NOMEM, offsetof(kh_pages, npages)});
       list_.pages_ = std::make_unique_for_overwrite<uint64_t[]>(pages_.npages);
-      for (uint32_t i = 0; i < done_; ++i) list_.pages_[i] = list_.base_ + i * page_size;
+      for (uint32_t i = 0; i < done_; ++i)
+        list_.pages_[i] = list_.base_ + i * page_size;
       contiguous_ = false;
     }
     if (!contiguous_) list_.pages_[done_] = *page;

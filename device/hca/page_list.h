@@ -2,11 +2,11 @@
 //
 // Guest memory as a command describes it (struct kh_pages), read once into device memory.
 //
-// A PageList maps a byte offset to a host pointer. Most lists collapse: pages that turn out to be one
-// contiguous piece of IOVA are kept as just its address, and when that piece lies in one map, its
-// host pointer is kept too, for as long as GuestMemory::generation() stands. What does not collapse
-// is an array of page addresses, 8 bytes a page; each use translates the address anew, which is
-// cheap (host.h) and needs no bookkeeping when maps change.
+// A PageList maps a byte offset to a host pointer. Most lists collapse: pages that turn out to be
+// one contiguous piece of IOVA are kept as just its address, and when that piece lies in one map,
+// its host pointer is kept too, for as long as GuestMemory::generation() stands. What does not
+// collapse is an array of page addresses, 8 bytes a page; each use translates the address anew,
+// which is cheap (host.h) and needs no bookkeeping when maps change.
 //
 // Reading a list of millions of pages takes a while, so PageListReader does it in steps.
 
@@ -64,9 +64,9 @@ class PageList {
   uint64_t page_size() const { return uint64_t{1} << shift_; }
 
   GuestMemory* memory_ = nullptr;
-  uint64_t base_ = 0;                   // IOVA, when there is no array
+  uint64_t base_ = 0;  // IOVA, when there is no array
   uint64_t size_ = 0;
-  std::unique_ptr<uint64_t[]> pages_;   // IOVA of each page, when they are scattered
+  std::unique_ptr<uint64_t[]> pages_;  // IOVA of each page, when they are scattered
   uint8_t shift_ = KH_PAGE_SHIFT;
   Charge charge_;
 
@@ -79,9 +79,12 @@ class PageList {
 class PageListReader {
  public:
   struct Error {
-    uint8_t status;         // enum kh_admin_status
-    uint8_t field_offset;   // of the refused field in struct kh_pages
+    uint8_t status;        // enum kh_admin_status
+    uint8_t field_offset;  // of the refused field in struct kh_pages
   };
+
+  // Lists of more entries than this are refused (NOMEM): 128 MiB of addresses.
+  static constexpr uint32_t max_scattered_pages = 1u << 24;
 
   PageListReader(GuestMemory& memory, MemoryBudget& budget, const kh_pages& pages);
 
@@ -100,7 +103,7 @@ class PageListReader {
   MemoryBudget& budget_;
   kh_pages pages_;
   PageList list_;
-  uint64_t leaf_ = 0;       // IOVA of the list that the next page address is in
+  uint64_t leaf_ = 0;  // IOVA of the list that the next page address is in
   uint32_t done_ = 0;
   bool begun_ = false;
   bool contiguous_ = true;  // so far

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Queues take turns. What has work (a QP, the admin queue, the NIC) stands in the run queue once; it
-// is taken from the head, works for a quantum, and goes back to the tail if it has more to do. So a
-// queue with a 2 GiB message, or an endless one, delays each of its neighbours by a quantum.
+// Queues take turns. What has work (a QP, the admin queue, the NIC) stands in the run queue once;
+// it is taken from the head, works for a quantum, and goes back to the tail if it has more to do.
+// So a queue with a 2 GiB message, or an endless one, delays each of its neighbours by a quantum.
 
 #pragma once
 
@@ -13,7 +13,7 @@ namespace keyhole {
 // What one turn may spend. Both count down; a turn stops at the first entry or segment that finds
 // either used up, so it may overshoot by one.
 struct Quantum {
-  int32_t entries = 128;          // WQEs, commands, frames, CQEs of a flush
+  int32_t entries = 128;  // WQEs, commands, frames, CQEs of a flush
   int64_t bytes = 256 * 1024;
 
   bool left() const { return entries > 0 && bytes > 0; }

@@ -12,8 +12,8 @@ Srq::Srq(Notifier& notifier, Config config)
     : notifier_(notifier),
       config_(std::move(config)),
       size_(1u << config_.log_size),
-      max_sge_(std::min<uint32_t>(
-          KH_MAX_SGE, ((1u << config_.log_stride) - sizeof(kh_rwqe)) / sizeof(kh_sge))),
+      max_sge_(std::min<uint32_t>(KH_MAX_SGE,
+                                  ((1u << config_.log_stride) - sizeof(kh_rwqe)) / sizeof(kh_sge))),
       events_(config_.srqn) {}
 
 Srq::Taken Srq::fail() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Shared receive queues. A WQE is copied out when a QP takes it, and its place in the ring is
-// given back at once (the record's ci), so that software may post again in posting order whatever the
-// order in which messages finish.
+// given back at once (the record's ci), so that software may post again in posting order whatever
+// the order in which messages finish.
 
 #pragma once
 
@@ -40,8 +40,9 @@ class Srq {
   };
   Taken take(ReceiveWqe& to);
 
-  // RESIZE_SRQ: moves the WQEs that are posted and not taken to the same indexes of the new ring, and
-  // writes both indexes to the new record. INVAL when they do not fit; nothing has changed then.
+  // RESIZE_SRQ: moves the WQEs that are posted and not taken to the same indexes of the new ring,
+  // and writes both indexes to the new record. INVAL when they do not fit; nothing has changed
+  // then.
   AdminResult resize(PageList memory, uint64_t ring_offset, uint64_t db_offset, uint8_t log_size);
 
   // The limit event comes once, when fewer than `limit` are left; 0: not armed.

@@ -13,8 +13,10 @@ void Timer::start(uint64_t deadline) {
   }
   bool earlier = deadline < deadline_;
   deadline_ = deadline;
-  if (earlier) timers_.sift_up(this, position_);
-  else timers_.sift_down(this, position_);
+  if (earlier)
+    timers_.sift_up(this, position_);
+  else
+    timers_.sift_down(this, position_);
 }
 
 void Timer::stop() {
@@ -55,8 +57,10 @@ void Timers::remove(Timer& timer) {
   timer.position_ = Timer::not_running;
   if (last == &timer) return;
   // The last one takes the hole, and then finds its place from there.
-  if (at > 0 && last->deadline_ < heap_[(at - 1) / 2]->deadline_) sift_up(last, at);
-  else sift_down(last, at);
+  if (at > 0 && last->deadline_ < heap_[(at - 1) / 2]->deadline_)
+    sift_up(last, at);
+  else
+    sift_down(last, at);
 }
 
 uint32_t Timers::expire(uint64_t now, uint32_t limit) {

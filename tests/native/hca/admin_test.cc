@@ -7,9 +7,9 @@
 #include <cstring>
 #include <set>
 
+#include "harness.h"
 #include "hca/names.h"
 #include "hca/transport/qp.h"
-#include "harness.h"
 
 namespace keyhole::test {
 namespace {
@@ -39,7 +39,9 @@ TEST_F(AdminTest, UnknownOpcodesAreNotSupported) {
 
 // Every byte that no field owns must be zero, in every command; the syndrome is that byte.
 TEST_F(AdminTest, ReservedBytesAreRefusedAtTheirOffset) {
-  auto field = [](size_t offset, size_t size) { return std::pair(body + offset, body + offset + size - 1); };
+  auto field = [](size_t offset, size_t size) {
+    return std::pair(body + offset, body + offset + size - 1);
+  };
 #define FIELD(type, name) field(offsetof(type, name), sizeof(type::name))
   std::vector<std::pair<kh_admin_op, std::pair<size_t, size_t>>> rows = {
       {KH_ADM_NOP, {16, 127}},
@@ -104,7 +106,8 @@ TEST_F(AdminTest, OutputMustBeAlignedAndMapped) {
   uint64_t at = host.iova(page);
   expect(FakeDriver::make(KH_ADM_QUERY_DEVICE, 0, at + 32), KH_ST_INVAL,
          offsetof(kh_admin_hdr, out_addr));
-  expect(FakeDriver::make(KH_ADM_QUERY_DEVICE, 0, 0), KH_ST_FAULT, offsetof(kh_admin_hdr, out_addr));
+  expect(FakeDriver::make(KH_ADM_QUERY_DEVICE, 0, 0), KH_ST_FAULT,
+         offsetof(kh_admin_hdr, out_addr));
   expect(FakeDriver::make(KH_ADM_QUERY_DEVICE, 0, ~uint64_t{63}), KH_ST_FAULT,
          offsetof(kh_admin_hdr, out_addr));
   host.unmap(page + KH_PAGE_SIZE, KH_PAGE_SIZE);
@@ -151,7 +154,8 @@ TEST_F(AdminTest, StatisticsCountCommandsAndTheirErrors) {
 }
 
 TEST_F(AdminTest, TheRingWrapsManyTimes) {
-  for (int i = 0; i < 200; ++i) driver.must(FakeDriver::make(KH_ADM_NOP));
+  for (int i = 0; i < 200; ++i)
+    driver.must(FakeDriver::make(KH_ADM_NOP));
 }
 
 TEST_F(AdminTest, PortFieldsAreChecked) {
@@ -234,8 +238,11 @@ TEST_F(AdminTest, EventQueueFieldsAreChecked) {
          body + offsetof(Body, ring_offset));
   expect(eq([](Body& b) { b.db_offset = 2 * KH_PAGE_SIZE; }), KH_ST_INVAL,
          body + offsetof(Body, db_offset));
-  expect(eq([](Body& b) { b.pages.levels = 1; b.pages.npages = 2; }), KH_ST_INVAL,
-         body + offsetof(Body, pages) + offsetof(kh_pages, levels));
+  expect(eq([](Body& b) {
+           b.pages.levels = 1;
+           b.pages.npages = 2;
+         }),
+         KH_ST_INVAL, body + offsetof(Body, pages) + offsetof(kh_pages, levels));
   expect(eq([](Body& b) { b.pages.page_shift = 11; }), KH_ST_INVAL,
          body + offsetof(Body, pages) + offsetof(kh_pages, page_shift));
   expect(eq([](Body& b) { b.pages.page_shift = 31; }), KH_ST_INVAL,
@@ -323,8 +330,11 @@ TEST_F(AdminTest, MkeyFieldsAreChecked) {
   expect(key([](Body& b) { b.length = 0; }), KH_ST_INVAL, body + offsetof(Body, length));
   expect(key([](Body& b) { b.length = 2 * KH_PAGE_SIZE - 99; }), KH_ST_INVAL,
          body + offsetof(Body, length));
-  expect(key([](Body& b) { b.length = ~uint64_t{0}; b.start = 0; }), KH_ST_INVAL,
-         body + offsetof(Body, length));
+  expect(key([](Body& b) {
+           b.length = ~uint64_t{0};
+           b.start = 0;
+         }),
+         KH_ST_INVAL, body + offsetof(Body, length));
   expect(key([](Body& b) { b.offset = 2 * KH_PAGE_SIZE; }), KH_ST_INVAL,
          body + offsetof(Body, offset));
   expect(key([](Body& b) { b.start = ~uint64_t{0} - 10; }), KH_ST_INVAL,
@@ -419,10 +429,15 @@ TEST_F(AdminTest, ModifyMkeyChangesWhatItsMaskSaysAndYieldsANewKey) {
   bad([](Body& b) { b.mask = 8; }, KH_ST_INVAL, body);
   bad([](Body& b) { b.start = 1; }, KH_ST_INVAL, body + offsetof(Body, start));
   bad([](Body& b) { b.pdn = 1; }, KH_ST_INVAL, body + offsetof(Body, pdn));
-  bad([](Body& b) { b.access = KH_ACCESS_REMOTE_WRITE; }, KH_ST_INVAL, body + offsetof(Body, access));
+  bad([](Body& b) { b.access = KH_ACCESS_REMOTE_WRITE; }, KH_ST_INVAL,
+      body + offsetof(Body, access));
   bad([](Body& b) { b.access = KH_ACCESS_ZERO_BASED; }, KH_ST_INVAL, body + offsetof(Body, access));
-  bad([](Body& b) { b.mask = KH_MKEY_MOD_PD; b.pdn = 999; }, KH_ST_NOENT,
-      body + offsetof(Body, pdn));
+  bad(
+      [](Body& b) {
+        b.mask = KH_MKEY_MOD_PD;
+        b.pdn = 999;
+      },
+      KH_ST_NOENT, body + offsetof(Body, pdn));
   // A refused one has changed nothing.
   EXPECT_EQ(driver.query_mkey(key).key, key);
 }
@@ -508,17 +523,28 @@ TEST_F(AdminTest, QueuePairFieldsAreChecked) {
   expect(qp([](Body& b) { b.has_sq = 2; }), KH_ST_INVAL, body + offsetof(Body, has_sq));
   expect(qp([](Body& b) { b.has_rq = 2; }), KH_ST_INVAL, body + offsetof(Body, has_rq));
   expect(qp([&](Body& b) { b.srqn = srq.srqn; }), KH_ST_INVAL, body + offsetof(Body, has_rq));
-  expect(qp([](Body& b) { b.srqn = 99; b.has_rq = 0; }), KH_ST_NOENT, body + offsetof(Body, srqn));
-  expect(qp([](Body& b) { b.max_send_sge = 33; }), KH_ST_INVAL, body + offsetof(Body, max_send_sge));
+  expect(qp([](Body& b) {
+           b.srqn = 99;
+           b.has_rq = 0;
+         }),
+         KH_ST_NOENT, body + offsetof(Body, srqn));
+  expect(qp([](Body& b) { b.max_send_sge = 33; }), KH_ST_INVAL,
+         body + offsetof(Body, max_send_sge));
   expect(qp([](Body& b) { b.max_recv_sge = 4; }), KH_ST_INVAL, body + offsetof(Body, max_recv_sge));
-  expect(qp([](Body& b) { b.max_recv_sge = 33; b.log_rq_stride = 10; }), KH_ST_INVAL,
-         body + offsetof(Body, max_recv_sge));
-  expect(qp([](Body& b) { b.log_sq_blocks = 21; }), KH_ST_INVAL, body + offsetof(Body, log_sq_blocks));
+  expect(qp([](Body& b) {
+           b.max_recv_sge = 33;
+           b.log_rq_stride = 10;
+         }),
+         KH_ST_INVAL, body + offsetof(Body, max_recv_sge));
+  expect(qp([](Body& b) { b.log_sq_blocks = 21; }), KH_ST_INVAL,
+         body + offsetof(Body, log_sq_blocks));
   expect(qp([](Body& b) { b.log_sq_blocks = 20; }), KH_ST_INVAL, body + offsetof(Body, sq_offset));
   expect(qp([](Body& b) { b.sq_offset = 32; }), KH_ST_INVAL, body + offsetof(Body, sq_offset));
   expect(qp([](Body& b) { b.log_rq_size = 16; }), KH_ST_INVAL, body + offsetof(Body, log_rq_size));
-  expect(qp([](Body& b) { b.log_rq_stride = 4; }), KH_ST_INVAL, body + offsetof(Body, log_rq_stride));
-  expect(qp([](Body& b) { b.rq_offset = 0xffffffc0; }), KH_ST_INVAL, body + offsetof(Body, rq_offset));
+  expect(qp([](Body& b) { b.log_rq_stride = 4; }), KH_ST_INVAL,
+         body + offsetof(Body, log_rq_stride));
+  expect(qp([](Body& b) { b.rq_offset = 0xffffffc0; }), KH_ST_INVAL,
+         body + offsetof(Body, rq_offset));
   expect(qp([](Body& b) { b.db_offset = 8 * KH_PAGE_SIZE - 64; }), KH_ST_INVAL,
          body + offsetof(Body, db_offset));
   expect(qp([](Body& b) { b.pdn = 99; }), KH_ST_NOENT, body + offsetof(Body, pdn));
@@ -532,8 +558,8 @@ TEST_F(AdminTest, WhatAQueuePairUsesStaysUntilItIsGone) {
   TestCq send = driver.create_cq(4);
   TestCq recv = driver.create_cq(4);
   TestSrq srq = driver.create_srq(pd, 4);
-  TestQp qp = driver.create_qp(
-      {.pdn = pd, .send_cqn = send.cqn, .recv_cqn = recv.cqn, .srqn = srq.srqn});
+  TestQp qp =
+      driver.create_qp({.pdn = pd, .send_cqn = send.cqn, .recv_cqn = recv.cqn, .srqn = srq.srqn});
   EXPECT_EQ(driver.destroy(KH_ADM_DESTROY_CQ, send.cqn), KH_ST_BUSY);
   EXPECT_EQ(driver.destroy(KH_ADM_DESTROY_CQ, recv.cqn), KH_ST_BUSY);
   EXPECT_EQ(driver.destroy(KH_ADM_DESTROY_SRQ, srq.srqn), KH_ST_BUSY);
@@ -549,8 +575,8 @@ TEST_F(AdminTest, WhatAQueuePairUsesStaysUntilItIsGone) {
 TEST_F(AdminTest, QueuePairNumbersAreNotSoonReusedAndOneIsTheGsi) {
   uint32_t pd = driver.create_pd();
   TestCq cq = driver.create_cq(4, 0);
-  QpOptions options{.pdn = pd, .send_cqn = cq.cqn, .recv_cqn = cq.cqn, .log_sq_blocks = 2,
-                    .log_rq_size = 2};
+  QpOptions options{
+      .pdn = pd, .send_cqn = cq.cqn, .recv_cqn = cq.cqn, .log_sq_blocks = 2, .log_rq_size = 2};
   std::set<uint32_t> seen;
   for (int i = 0; i < 1000; ++i) {
     TestQp qp = driver.create_qp(options);
@@ -668,11 +694,12 @@ TEST(AdminBudget, ObjectsAreRefusedAtTheMemoryLimitAndFreedMemoryComesBack) {
   driver.register_memory(pd, memory, 16 << 20, 0, 0);
 
   TestCq cq = driver.create_cq(4);
-  QpOptions options{.pdn = pd, .send_cqn = cq.cqn, .recv_cqn = cq.cqn, .log_sq_blocks = 2,
-                    .log_rq_size = 2};
+  QpOptions options{
+      .pdn = pd, .send_cqn = cq.cqn, .recv_cqn = cq.cqn, .log_sq_blocks = 2, .log_rq_size = 2};
   uint32_t made = 0;
   try {
-    for (; made < 100; ++made) driver.create_qp(options);
+    for (; made < 100; ++made)
+      driver.create_qp(options);
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("NOMEM"), std::string::npos) << error.what();
   }

@@ -70,7 +70,8 @@ TEST_P(CqTest, AFullRingIsNoOverrunOneMoreEntryIs) {
   kh_cqe cqe;
   while (driver.async_eq.poll(reinterpret_cast<kh_eqe&>(cqe))) {
   }
-  for (uint64_t i = 0; i < 4; ++i) push(cq, i);
+  for (uint64_t i = 0; i < 4; ++i)
+    push(cq, i);
   EXPECT_FALSE(has_async(KH_EV_CQ_ERR, cq.cqn));
   ASSERT_TRUE(cq.poll(cqe));
   push(cq, 4);
@@ -90,13 +91,15 @@ TEST_P(CqTest, AFullRingIsNoOverrunOneMoreEntryIs) {
 TEST_P(CqTest, AConsumerIndexAheadOfTheProducerIsAnOverrun) {
   TestCq cq = driver.create_cq(2);
   cq.db->ci = 77;
-  for (uint64_t i = 0; i < 5; ++i) push(cq, i);
+  for (uint64_t i = 0; i < 5; ++i)
+    push(cq, i);
   EXPECT_TRUE(has_async(KH_EV_CQ_ERR, cq.cqn));
 }
 
 TEST_P(CqTest, WithIgnoreOverrunTheNewestOverwritesTheOldest) {
   TestCq cq = driver.create_cq(2, 1, KH_CQ_IGNORE_OVERRUN);
-  for (uint64_t i = 0; i < 11; ++i) push(cq, i);
+  for (uint64_t i = 0; i < 11; ++i)
+    push(cq, i);
   EXPECT_FALSE(has_async(KH_EV_CQ_ERR, cq.cqn));
   EXPECT_EQ(cq.ring[10 & 3].wr_id, 10u);
   EXPECT_EQ(cq.ring[11 & 3].wr_id, 7u);
@@ -123,7 +126,8 @@ TEST_P(CqTest, QueuePairsOfAFailedQueueGoToError) {
     init.port = 1;
     ASSERT_EQ(driver.modify_qp(*each, init), KH_ST_OK);
   }
-  for (uint64_t i = 0; i < 5; ++i) push(cq, i);
+  for (uint64_t i = 0; i < 5; ++i)
+    push(cq, i);
   rig.run();
   EXPECT_EQ(driver.query_qp(qp).state, KH_QPS_ERR);
   EXPECT_EQ(driver.query_qp(other).state, KH_QPS_INIT);
@@ -249,7 +253,8 @@ TEST_P(CqTest, ResizeKeepsUnreadEntriesAndTheIndex) {
         push(cq, next);
         ASSERT_TRUE(cq.poll(cqe));
       }
-      for (int i = 0; i < 3; ++i) push(cq, written + i);
+      for (int i = 0; i < 3; ++i)
+        push(cq, written + i);
       cq.arm(KH_ARM_SOLICITED);
 
       size_t ring = sizeof(kh_cqe) << new_log;
@@ -283,7 +288,8 @@ TEST_P(CqTest, ResizeKeepsUnreadEntriesAndTheIndex) {
 
 TEST_P(CqTest, ResizeRefusesARingTooSmallAndKeepsTheOld) {
   TestCq cq = driver.create_cq(3);
-  for (uint64_t i = 0; i < 5; ++i) push(cq, i);
+  for (uint64_t i = 0; i < 5; ++i)
+    push(cq, i);
   std::byte* memory = host.allocate(KH_PAGE_SIZE);
   kh_admin_cmd resize = FakeDriver::make(KH_ADM_RESIZE_CQ, cq.cqn);
   resize.create_cq.pages = host.pages(memory, KH_PAGE_SIZE);
@@ -330,7 +336,8 @@ TEST_P(CqTest, EventsThatDoNotFitAreHeldBackAndComeLater) {
   kh_eqe eqe;
   int batches = 0;
   for (; batches < 10 && seen.size() < 40; ++batches) {
-    while (driver.completion_eq.poll(eqe)) EXPECT_TRUE(seen.insert(eqe.id).second);
+    while (driver.completion_eq.poll(eqe))
+      EXPECT_TRUE(seen.insert(eqe.id).second);
     driver.completion_eq.arm();
     uint32_t before = host.raised[2];
     rig.run_for(2'000'000);
@@ -352,12 +359,15 @@ TEST_P(CqTest, AnObjectThatDiesTakesItsHeldEventsAlong) {
     push(cqs.back(), 1);
   }
   rig.run();
-  for (int i = 16; i < 20; ++i) EXPECT_EQ(driver.destroy(KH_ADM_DESTROY_CQ, cqs[i].cqn), KH_ST_OK);
+  for (int i = 16; i < 20; ++i)
+    EXPECT_EQ(driver.destroy(KH_ADM_DESTROY_CQ, cqs[i].cqn), KH_ST_OK);
   kh_eqe eqe;
   int n = 0;
-  while (driver.completion_eq.poll(eqe)) ++n;
+  while (driver.completion_eq.poll(eqe))
+    ++n;
   rig.run_for(5'000'000);
-  while (driver.completion_eq.poll(eqe)) ++n;
+  while (driver.completion_eq.poll(eqe))
+    ++n;
   EXPECT_EQ(n, 16);
 }
 
@@ -386,7 +396,8 @@ class SrqTest : public ::testing::Test {
     rig.run();
     uint32_t n = 0;
     kh_eqe eqe;
-    while (driver.async_eq.poll(eqe)) n += eqe.type == KH_EV_SRQ_LIMIT;
+    while (driver.async_eq.poll(eqe))
+      n += eqe.type == KH_EV_SRQ_LIMIT;
     return n;
   }
 };
@@ -431,14 +442,16 @@ TEST_F(SrqTest, AProducerIndexBeyondTheRingIsAnError) {
   rig.run();
   kh_eqe eqe;
   bool reported = false;
-  while (driver.async_eq.poll(eqe)) reported |= eqe.type == KH_EV_SRQ_ERR && eqe.id == test.srqn;
+  while (driver.async_eq.poll(eqe))
+    reported |= eqe.type == KH_EV_SRQ_ERR && eqe.id == test.srqn;
   EXPECT_TRUE(reported);
 }
 
 TEST_F(SrqTest, TheLimitEventComesOnceAndIsDisarmedByIt) {
   TestSrq test = driver.create_srq(pd, 3);
   Srq& srq = *rig.hca(0).find_srq(test.srqn);
-  for (uint64_t i = 0; i < 6; ++i) test.post(i, {});
+  for (uint64_t i = 0; i < 6; ++i)
+    test.post(i, {});
   kh_admin_cmd modify = FakeDriver::make(KH_ADM_MODIFY_SRQ, test.srqn);
   modify.modify_srq.limit = 4;
   driver.must(modify);
@@ -505,7 +518,8 @@ TEST_F(SrqTest, ResizeMovesWhatIsPostedAndNotTaken) {
   EXPECT_EQ(test.db->pi, 11u);
   EXPECT_EQ(test.db->ci, 5u);
   EXPECT_EQ(resize(3, same).first, KH_ST_OK);
-  for (uint64_t i = 11; i < 13; ++i) test.post(i, {});
+  for (uint64_t i = 11; i < 13; ++i)
+    test.post(i, {});
   for (uint64_t i = 5; i < 13; ++i) {
     ASSERT_EQ(srq.take(wqe), Srq::Taken::ok);
     EXPECT_EQ(wqe.wr_id, i);

@@ -72,7 +72,8 @@ void TestSrq::post(uint64_t wr_id, std::span<const kh_sge> sge) {
 void TestQp::put(std::span<const std::byte> wqe) {
   for (size_t at = 0; at < wqe.size(); at += KH_WQE_BLOCK) {
     size_t n = std::min<size_t>(KH_WQE_BLOCK, wqe.size() - at);
-    std::memcpy(sq + size_t{sq_pi & ((1u << log_sq_blocks) - 1)} * KH_WQE_BLOCK, wqe.data() + at, n);
+    std::memcpy(sq + size_t{sq_pi & ((1u << log_sq_blocks) - 1)} * KH_WQE_BLOCK, wqe.data() + at,
+                n);
     ++sq_pi;
   }
 }
@@ -199,9 +200,7 @@ TestEq FakeDriver::create_eq(kh_eq_type type, uint16_t vector, uint8_t log_size)
   return eq;
 }
 
-void FakeDriver::create_context(uint16_t context) {
-  must(make(KH_ADM_CREATE_CONTEXT, context));
-}
+void FakeDriver::create_context(uint16_t context) { must(make(KH_ADM_CREATE_CONTEXT, context)); }
 
 uint32_t FakeDriver::create_pd() { return must(make(KH_ADM_CREATE_PD)).result[0]; }
 

@@ -95,16 +95,20 @@ kh_pages FakeHost::pages(const void* memory, size_t size, int levels) {
   auto npages = static_cast<uint32_t>(round_up(size) / KH_PAGE_SIZE);
   if (levels < 0) {
     levels = 1;
-    if (!options_.scattered || npages == 1) levels = 0;
-    else if (npages > 512 * 512) levels = 3;
-    else if (npages > 512) levels = 2;
+    if (!options_.scattered || npages == 1)
+      levels = 0;
+    else if (npages > 512 * 512)
+      levels = 3;
+    else if (npages > 512)
+      levels = 2;
   }
   kh_pages pages{};
   pages.npages = npages;
   pages.page_shift = KH_PAGE_SHIFT;
   pages.levels = levels;
   std::vector<uint64_t> addresses;
-  for (uint32_t i = 0; i < npages; ++i) addresses.push_back(iova(first + size_t{i} * KH_PAGE_SIZE));
+  for (uint32_t i = 0; i < npages; ++i)
+    addresses.push_back(iova(first + size_t{i} * KH_PAGE_SIZE));
   for (int level = 0; level < levels; ++level) {
     std::vector<uint64_t> above;
     for (size_t at = 0; at < addresses.size(); at += KH_PAGES_PER_LIST) {

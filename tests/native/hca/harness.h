@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // An HCA in one process with its test: guest memory that is an arena of this process, a clock that
-// stands still unless told otherwise, interrupts that are counted, and a small driver that speaks the
-// admin queue as kernel/ does. What is made with it are the raw objects of keyhole_hw.h: rings,
+// stands still unless told otherwise, interrupts that are counted, and a small driver that speaks
+// the admin queue as kernel/ does. What is made with it are the raw objects of keyhole_hw.h: rings,
 // records and marks, to be used by a test or by the provider's fast path.
 //
 // The arena is contiguous in this process. What the device sees is up to FakeHost::Options: one
@@ -178,8 +178,8 @@ struct TestRegion {
   size_t size = 0;
 };
 
-// Plays the kernel driver to one HCA. Functions that create something throw std::runtime_error, with
-// the command's name, status and syndrome, when the device refuses; command() itself does not.
+// Plays the kernel driver to one HCA. Functions that create something throw std::runtime_error,
+// with the command's name, status and syndrome, when the device refuses; command() itself does not.
 class FakeDriver {
  public:
   // `run` gives the device turns until it has nothing to do.
@@ -221,7 +221,8 @@ class FakeDriver {
   // The address vector from here to `peer`'s GID 0.
   kh_av path_to(FakeDriver& peer) const;
   // RESET to RTS. RC and UC: connected to `peer`.
-  void bring_up(TestQp& qp, FakeDriver& peer_driver, const TestQp& peer, uint32_t access = KH_ACCESS_REMOTE);
+  void bring_up(TestQp& qp, FakeDriver& peer_driver, const TestQp& peer,
+                uint32_t access = KH_ACCESS_REMOTE);
   void bring_up_ud(TestQp& qp, uint32_t qkey);
 
   uint16_t next_slot(uint16_t context);

@@ -8,8 +8,8 @@
 #include <array>
 #include <cstring>
 
-#include "hca/guest_access.h"
 #include "harness.h"
+#include "hca/guest_access.h"
 
 namespace keyhole::test {
 namespace {
@@ -108,8 +108,9 @@ TEST(Reset, LeavesThePagesOfItsBarZero) {
     const std::byte* pages[] = {rig.host(0).doorbell_page(context),
                                 reinterpret_cast<std::byte*>(rig.host(0).status_page(context))};
     for (const std::byte* page : pages)
-      EXPECT_TRUE(std::all_of(page, page + KH_PAGE_SIZE, [](std::byte b) { return b == std::byte{0}; }))
-          << context;
+      EXPECT_TRUE(std::all_of(page, page + KH_PAGE_SIZE, [](std::byte b) {
+        return b == std::byte{0};
+      })) << context;
   }
 }
 
@@ -194,7 +195,8 @@ TEST(Contexts, SlotsMayBeSharedAndMarksWithoutAQueueAreHarmless) {
   doorbells[9] = doorbells[10] = doorbells[4095] = std::byte{0x7f};
   EXPECT_EQ(context.scan(run_queue), 3u);
   int scheduled = 0;
-  while (run_queue.take()) ++scheduled;
+  while (run_queue.take())
+    ++scheduled;
   EXPECT_EQ(scheduled, 3);
   context.detach(9, a);
   context.detach(4095, c);

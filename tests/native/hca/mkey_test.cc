@@ -122,7 +122,8 @@ TEST_F(MkeyTest, RightsAreGrantedOneByOne) {
                                  KH_ACCESS_REMOTE_ATOMIC};
   for (uint32_t granted = 0; granted < 8; ++granted) {
     uint32_t access = KH_ACCESS_LOCAL_WRITE;
-    for (int i = 0; i < 3; ++i) access |= granted >> i & 1 ? rights[i] : 0;
+    for (int i = 0; i < 3; ++i)
+      access |= granted >> i & 1 ? rights[i] : 0;
     uint32_t key = region(access);
     for (int i = 0; i < 3; ++i)
       EXPECT_EQ(remote(key, start, 8, rights[i]),
@@ -225,7 +226,8 @@ TEST_F(MkeyTest, TheTableEndsAtItsLimitAndTheBudgetAtItsOwn) {
 
   MemoryBudget tight(3 * sizeof(Mkey));
   MkeyTable poor(host, tight, 100);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(poor.create({}));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(poor.create({}));
   EXPECT_EQ(poor.create({}).error(), KH_ST_NOMEM);
 }
 
@@ -258,8 +260,8 @@ TEST_F(MkeyTest, AWindowReachesItsOwnRangeWithItsOwnRights) {
 
 TEST_F(MkeyTest, AZeroBasedWindowTakesOffsets) {
   uint32_t mr = region(all_access);
-  uint32_t key = bound(MkeyKind::mw1, mr, KH_ACCESS_REMOTE_READ | KH_ACCESS_ZERO_BASED,
-                       start + 1000, 100);
+  uint32_t key =
+      bound(MkeyKind::mw1, mr, KH_ACCESS_REMOTE_READ | KH_ACCESS_ZERO_BASED, start + 1000, 100);
   auto cursor = table.remote(key, 7, 3, KH_ACCESS_REMOTE_READ, who);
   ASSERT_TRUE(cursor);
   EXPECT_EQ(cursor->next(3).host, memory + 100 + 1007);
@@ -407,8 +409,9 @@ TEST_F(MkeyTest, EachRuleOfABindIsChecked) {
   EXPECT_EQ(table.query(mr)->windows, 1u);
   // What looks like these, and is well.
   uint32_t window = bare(MkeyKind::mw2);
-  EXPECT_EQ(bind(bind_request(window, no_local_write, KH_ACCESS_REMOTE_READ | KH_ACCESS_LOCAL_WRITE)),
-            0u);
+  EXPECT_EQ(
+      bind(bind_request(window, no_local_write, KH_ACCESS_REMOTE_READ | KH_ACCESS_LOCAL_WRITE)),
+      0u);
 }
 
 TEST_F(MkeyTest, ARefusedRebindLeavesTheOldBinding) {
@@ -474,7 +477,8 @@ TEST_F(MkeyTest, InvalidateFreesType2WindowsOfThisQueuePairOnly) {
 TEST_F(MkeyTest, ADyingQueuePairFreesItsType2Windows) {
   uint32_t mr = region(all_access);
   std::vector<uint32_t> keys;
-  for (int i = 0; i < 5; ++i) keys.push_back(bound(MkeyKind::mw2, mr, KH_ACCESS_REMOTE_READ));
+  for (int i = 0; i < 5; ++i)
+    keys.push_back(bound(MkeyKind::mw2, mr, KH_ACCESS_REMOTE_READ));
   uint32_t type1 = bound(MkeyKind::mw1, mr, KH_ACCESS_REMOTE_READ);
   WindowList others;
   uint32_t window = bare(MkeyKind::mw2);

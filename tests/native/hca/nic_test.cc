@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "harness.h"
 #include "hca/frame.h"
 #include "hca/guest_access.h"
-#include "harness.h"
 
 namespace keyhole::test {
 namespace {
@@ -136,7 +136,8 @@ TEST_F(NicTest, BroadcastGoesToAllOthers) {
 TEST_F(NicTest, APromiscuousNetdevSeesUnknownAddressesAndTheSwitchLearnsTheirPlace) {
   Mac behind{{0x02, 0xbb, 0, 0, 0, 1}};
   set_port(2, KH_PORT_UP | KH_PORT_PROMISC);
-  for (int i = 0; i < 4; ++i) b.post_buffer(), c.post_buffer();
+  for (int i = 0; i < 4; ++i)
+    b.post_buffer(), c.post_buffer();
   a.send(frame(behind, mac(0)));  // flooded
   EXPECT_FALSE(b.receive());
   EXPECT_TRUE(c.receive());
@@ -150,14 +151,16 @@ TEST_F(NicTest, APromiscuousNetdevSeesUnknownAddressesAndTheSwitchLearnsTheirPla
   EXPECT_FALSE(b.receive());
   EXPECT_TRUE(c.receive());
   // Five silent minutes later it is flooded again.
-  for (int i = 0; i < 3; ++i) rig.host(i).advance(Switch::forget_after_ns + 1);
+  for (int i = 0; i < 3; ++i)
+    rig.host(i).advance(Switch::forget_after_ns + 1);
   a.send(frame(behind, mac(0)));
   EXPECT_TRUE(b.receive());
 }
 
 TEST_F(NicTest, TheTableOfLearnedAddressesIsBounded) {
   for (uint32_t i = 0; i < Switch::max_learned + 100; ++i)
-    a.send(frame(broadcast, {{0x02, 1, 0, 0, static_cast<uint8_t>(i >> 8), static_cast<uint8_t>(i)}}));
+    a.send(
+        frame(broadcast, {{0x02, 1, 0, 0, static_cast<uint8_t>(i >> 8), static_cast<uint8_t>(i)}}));
   EXPECT_EQ(rig.fabric().learned(), Switch::max_learned);
   // Others are still reached.
   b.post_buffer();
@@ -311,7 +314,8 @@ TEST(RoceFrames, AreRecognisedWithAndWithoutTagOverBothFamilies) {
     v6[at + 6] = std::byte{6};
     EXPECT_FALSE(is_roce(v6));
   }
-  for (size_t size : {0, 13, 14, 20, 36}) EXPECT_FALSE(is_roce(Frame(size)));
+  for (size_t size : {0, 13, 14, 20, 36})
+    EXPECT_FALSE(is_roce(Frame(size)));
 }
 
 TEST(SwitchStations, AreThoseWhoseRdmaFunctionIsUp) {

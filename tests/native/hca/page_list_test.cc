@@ -28,7 +28,8 @@ TEST_P(PageListTest, EveryByteIsWhereItIs) {
   std::byte* memory = host.allocate(10 * KH_PAGE_SIZE);
   PageList list = read(host.pages(memory, 10 * KH_PAGE_SIZE));
   EXPECT_EQ(list.size(), 10u * KH_PAGE_SIZE);
-  for (uint64_t at = 0; at < list.size(); at += 1000) EXPECT_EQ(list.at(at), memory + at);
+  for (uint64_t at = 0; at < list.size(); at += 1000)
+    EXPECT_EQ(list.at(at), memory + at);
   uint64_t at = 123;
   while (at < list.size()) {
     HostSpan span = list.span(at, list.size() - at, true);
@@ -98,9 +99,10 @@ TEST(PageListReading, PagesThatFollowEachOtherAfterAGapAreRead) {
   MemoryBudget budget(1 << 20);
   std::byte* memory = host.allocate(20 * KH_PAGE_SIZE);
   kh_pages pages = host.pages(memory, 6 * KH_PAGE_SIZE, 1);
-  auto* list = reinterpret_cast<uint64_t*>(
-      host.arena().data() + (pages.addr - host.iova(host.arena().data())));
-  for (int i = 3; i < 6; ++i) list[i] += 10 * KH_PAGE_SIZE;
+  auto* list = reinterpret_cast<uint64_t*>(host.arena().data() +
+                                           (pages.addr - host.iova(host.arena().data())));
+  for (int i = 3; i < 6; ++i)
+    list[i] += 10 * KH_PAGE_SIZE;
   auto read = read_page_list(host, budget, pages);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->at(2 * KH_PAGE_SIZE), memory + 2 * KH_PAGE_SIZE);
@@ -119,7 +121,8 @@ TEST(PageListReading, ListsAreReadOnceAndThenNeverAgain) {
   // The driver frees the list: its page is used for something else.
   HostSpan page = host.translate(pages.addr, KH_PAGE_SIZE, true);
   std::memset(page.host, 0xff, page.size);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(list->at(i * KH_PAGE_SIZE), memory + i * KH_PAGE_SIZE);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(list->at(i * KH_PAGE_SIZE), memory + i * KH_PAGE_SIZE);
 }
 
 TEST(PageListReading, LargePagesThatRunOverSeveralMapsWork) {
@@ -127,7 +130,8 @@ TEST(PageListReading, LargePagesThatRunOverSeveralMapsWork) {
   FakeHost host;
   MemoryBudget budget(1 << 20);
   std::byte* spare = host.allocate(KH_PAGE_SIZE);
-  while ((host.iova(spare) + KH_PAGE_SIZE) % 0x10000 != 0) spare = host.allocate(KH_PAGE_SIZE);
+  while ((host.iova(spare) + KH_PAGE_SIZE) % 0x10000 != 0)
+    spare = host.allocate(KH_PAGE_SIZE);
   std::byte* memory = host.allocate(0x20000);
   host.unmap(host.arena().data(), KH_PAGE_SIZE);  // now the arena is a map a page
   kh_pages pages{};
@@ -171,7 +175,8 @@ TEST(Translation, AMapMayEndAtTheLastAddress) {
     std::array<std::byte, 4096> bytes{};
     Region find(uint64_t iova) override {
       if (iova < ~uint64_t{4095}) return {};
-      return {.first = ~uint64_t{4095}, .last = ~uint64_t{0}, .host = bytes.data(), .writable = true};
+      return {
+          .first = ~uint64_t{4095}, .last = ~uint64_t{0}, .host = bytes.data(), .writable = true};
     }
   } memory;
   EXPECT_EQ(memory.translate(~uint64_t{0}, 1, true).size, 1u);

@@ -54,7 +54,8 @@ TEST(TimersTest, ExpireInOrderOfTheirDeadlineWhateverHappenedToThem) {
     EXPECT_EQ(timers.running(), expected.size());
     EXPECT_EQ(timers.next_deadline(), *expected.begin());
     timers.expire(5000, 100000);
-    for (uint64_t deadline : expired) EXPECT_LE(deadline, 5000u);
+    for (uint64_t deadline : expired)
+      EXPECT_LE(deadline, 5000u);
     timers.expire(10000, 100000);
     EXPECT_EQ(expired, std::vector<uint64_t>(expected.begin(), expected.end()));
     EXPECT_EQ(timers.next_deadline(), Timers::never);
@@ -86,7 +87,8 @@ TEST(TimersTest, ExpireAtMostTheLimitAndMayStartAnew) {
 TEST(TimersTest, ATimerThatGoesAwayIsStopped) {
   Timers timers;
   {
-    Timer timer(timers, [](void*, uint64_t) { FAIL(); }, nullptr);
+    Timer timer(
+        timers, [](void*, uint64_t) { FAIL(); }, nullptr);
     timer.start(1);
   }
   EXPECT_EQ(timers.expire(10, 10), 0u);
