@@ -129,7 +129,8 @@ TEST_F(AdminTest, QueryDeviceReportsTheLimits) {
   EXPECT_EQ(attr.gid_table_len, 128u);
   EXPECT_EQ(attr.max_contexts, 16u);
   EXPECT_EQ(attr.max_rd_atomic, 16u);
-  EXPECT_EQ(attr.caps, KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE);
+  EXPECT_EQ(attr.caps, KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE | KH_CAP_FLUSH |
+                           KH_CAP_ATOMIC_WRITE);
   EXPECT_EQ(attr.page_size_cap & 0xfff, 0u);
   EXPECT_NE(attr.page_size_cap & 1u << 30, 0u);
   // The EUI-64 of 02:00:00:00:01:01.
@@ -322,6 +323,8 @@ TEST_F(AdminTest, MkeyFieldsAreChecked) {
   expect(key([](Body& b) { b.pdn = 4711; }), KH_ST_NOENT, body + offsetof(Body, pdn));
   expect(key([](Body& b) { b.pdn = 0; }), KH_ST_NOENT, body + offsetof(Body, pdn));
   expect(key([](Body& b) { b.access = 0x40; }), KH_ST_INVAL, body + offsetof(Body, access));
+  expect(key([](Body& b) { b.access = KH_ACCESS_FLUSH_PERSISTENT; }), KH_ST_INVAL,
+         body + offsetof(Body, access));
   expect(key([](Body& b) { b.access = KH_ACCESS_REMOTE_WRITE; }), KH_ST_INVAL,
          body + offsetof(Body, access));
   expect(key([](Body& b) { b.access = KH_ACCESS_REMOTE_ATOMIC; }), KH_ST_INVAL,

@@ -3,6 +3,7 @@
 // Reliable connections when all goes well: every operation, every size, every way to describe
 // memory.
 
+#include <algorithm>
 #include <cstring>
 
 #include "two_ends.h"
@@ -115,7 +116,7 @@ TEST_F(Rc, InlineDataIsTakenFromTheRequestItself) {
       work.inline_data[i] = std::byte(i * 3 + 1);
     a.post(work);
     EXPECT_DONE(sent(a), 3);
-    EXPECT_EQ(std::memcmp(b.bytes(100), work.inline_data.data(), length), 0);
+    EXPECT_TRUE(std::equal(work.inline_data.begin(), work.inline_data.end(), b.bytes(100)));
   }
 }
 
