@@ -11,8 +11,10 @@ namespace keyhole::verbs {
 namespace {
 
 inline void put_receive(std::byte* wqe, const ibv_recv_wr& wr, unsigned num_sge) {
-  const kh_rwqe head{.wr_id = wr.wr_id, .num_sge = num_sge, .rsvd = 0};
-  std::memcpy(wqe, &head, sizeof(head));
+  auto& head = part_of<kh_rwqe>(wqe, 0);
+  head.wr_id = wr.wr_id;
+  head.num_sge = num_sge;
+  head.rsvd = 0;
   for (unsigned i = 0; i < num_sge; i++)
     std::memcpy(wqe + sizeof(head) + i * sizeof(kh_sge), &wr.sg_list[i], sizeof(kh_sge));
 }

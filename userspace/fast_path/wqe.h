@@ -102,7 +102,13 @@ inline std::byte* block_at(const SendQueue& sq, std::uint32_t index) {
 // First index that may not be posted before more completions are polled.
 inline std::uint32_t post_limit(const SendQueue& sq) { return load_acquire(sq.ci) + sq.mask + 1; }
 
-// ctrl is written by whole words.
+// A part of a WQE as the structure that lies there. Fields are stored one by one: compilers make
+// more of a structure that is put together first and then copied.
+template <class T>
+inline T& part_of(std::byte* wqe, std::size_t offset) {
+  return *reinterpret_cast<T*>(wqe + offset);
+}
+
 inline void put_ctrl(std::byte* wqe, std::uint32_t head, std::uint32_t imm, std::uint64_t wr_id) {
   const std::uint64_t first = head | static_cast<std::uint64_t>(imm) << 32;
   std::memcpy(wqe, &first, 8);
@@ -112,28 +118,35 @@ static_assert(offsetof(kh_wqe_ctrl, imm) == 4 && offsetof(kh_wqe_ctrl, wr_id) ==
 
 inline void put_rdma(std::byte* wqe, std::uint64_t remote_addr, std::uint32_t rkey,
                      std::uint32_t inline_len) {
-  const kh_wqe_rdma rdma{.remote_addr = remote_addr, .rkey = rkey, .inline_len = inline_len};
-  std::memcpy(wqe + kBareBytes, &rdma, sizeof(rdma));
+  auto& rdma = part_of<kh_wqe_rdma>(wqe, kBareBytes);
+  rdma.remote_addr = remote_addr;
+  rdma.rkey = rkey;
+  rdma.inline_len = inline_len;
 }
 
 inline void put_ud(std::byte* wqe, const kh_av& av, std::uint32_t qpn, std::uint32_t qkey) {
-  std::memcpy(wqe + kBareBytes, &av, sizeof(av));
-  const std::uint64_t to = qpn | static_cast<std::uint64_t>(qkey) << 32;
-  std::memcpy(wqe + kBareBytes + offsetof(kh_wqe_ud, dest_qpn), &to, sizeof(to));
+  auto& ud = part_of<kh_wqe_ud>(wqe, kBareBytes);
+  std::memcpy(&ud.av, &av, sizeof(av));
+  ud.dest_qpn = qpn;
+  ud.qkey = qkey;
 }
 inline void put_ud_inline_len(std::byte* wqe, std::uint32_t inline_len) {
-  const std::uint64_t len_and_reserved = inline_len;
-  std::memcpy(wqe + kBareBytes + offsetof(kh_wqe_ud, inline_len), &len_and_reserved, 8);
+  auto& ud = part_of<kh_wqe_ud>(wqe, kBareBytes);
+  ud.inline_len = inline_len;
+  ud.rsvd = 0;
 }
 
 inline void put_atomic(std::byte* wqe, std::uint64_t swap_add, std::uint64_t compare) {
-  const kh_wqe_atomic atomic{.swap_add = swap_add, .compare = compare};
-  std::memcpy(wqe + kRdmaBytes, &atomic, sizeof(atomic));
+  auto& atomic = part_of<kh_wqe_atomic>(wqe, kRdmaBytes);
+  atomic.swap_add = swap_add;
+  atomic.compare = compare;
 }
 
 inline void put_flush(std::byte* wqe, std::uint32_t type, std::uint32_t level) {
-  const kh_wqe_flush flush{.type = type, .level = level, .rsvd = {}};
-  std::memcpy(wqe + kRdmaBytes, &flush, sizeof(flush));
+  auto& flush = part_of<kh_wqe_flush>(wqe, kRdmaBytes);
+  flush.type = type;
+  flush.level = level;
+  std::memset(flush.rsvd, 0, sizeof(flush.rsvd));
 }
 
 inline std::byte* ring_end(const SendQueue& sq) {
@@ -214,14 +227,14 @@ inline BindRights check_bind(const ibv_mw& mw, const ibv_mw_bind_info& info) {
 
 inline void put_bind(std::byte* wqe, std::uint32_t old_key, std::uint32_t new_key,
                      const ibv_mw_bind_info& info, std::uint32_t access) {
-  const kh_wqe_bind bind{.mw_key = old_key,
-                         .new_key = new_key,
-                         .mr_key = info.length ? info.mr->lkey : 0,
-                         .access = access,
-                         .addr = info.addr,
-                         .length = info.length,
-                         .rsvd = {}};
-  std::memcpy(wqe + kBareBytes, &bind, sizeof(bind));
+  auto& bind = part_of<kh_wqe_bind>(wqe, kBareBytes);
+  bind.mw_key = old_key;
+  bind.new_key = new_key;
+  bind.mr_key = info.length ? info.mr->lkey : 0;
+  bind.access = access;
+  bind.addr = info.addr;
+  bind.length = info.length;
+  std::memset(bind.rsvd, 0, sizeof(bind.rsvd));
 }
 
 // Publishes sq.pi and makes the device look. Under the lock: the record must not go backwards.

@@ -43,7 +43,7 @@ inline std::byte* begin(SendQueue& sq, ibv_qp_ex* ex, unsigned opcode, std::uint
 }
 
 // ctrl of the WQE that is being built, in the ring; software alone writes there.
-kh_wqe_ctrl& ctrl_of(const Build& build) { return *reinterpret_cast<kh_wqe_ctrl*>(build.wqe); }
+kh_wqe_ctrl& ctrl_of(const Build& build) { return part_of<kh_wqe_ctrl>(build.wqe, 0); }
 
 // Makes the request long enough for its data. False when the batch has failed.
 inline bool extend(Build& build, unsigned nblocks) {
@@ -184,9 +184,11 @@ void set_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_
   Build& build = qp_of(ex).sq.build;
   if (!build.data) [[unlikely]]
     return fail(build, EINVAL);
-  const kh_sge sge{.addr = addr, .length = length, .lkey = lkey};
   ctrl_of(build).num_sge = 1;
-  std::memcpy(build.data, &sge, sizeof(sge));
+  auto& sge = part_of<kh_sge>(build.data, 0);
+  sge.addr = addr;
+  sge.length = length;
+  sge.lkey = lkey;
 }
 
 // Elsewhere: for UD the first SGE opens the second block.
@@ -216,7 +218,7 @@ inline std::byte* begin_inline(SendQueue& sq, std::size_t total) {
   if (sq.ud)
     put_ud_inline_len(build.wqe, len);
   else
-    std::memcpy(build.wqe + kBareBytes + offsetof(kh_wqe_rdma, inline_len), &len, sizeof(len));
+    part_of<kh_wqe_rdma>(build.wqe, kBareBytes).inline_len = len;
   return build.data;
 }
 
