@@ -19,7 +19,7 @@ namespace {
 constexpr uint8_t min_log_stride = 5;
 constexpr uint8_t max_log_stride = 10;
 
-bool is_multicast(const Gid& gid) {
+bool is_multicast_group(const Gid& gid) {
   if (gid[0] == 0xff) return true;
   // 224.0.0.0/4, IPv4-mapped.
   constexpr Gid mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -315,7 +315,7 @@ AdminResult Admin::attach_mcast() {
   if (qp->config().type != KH_QPT_UD) return AdminResult::handle(KH_ST_INVAL);
   Gid group;
   std::memcpy(group.data(), cmd_.mcast.mgid, group.size());
-  if (!is_multicast(group)) return AdminResult::refuse(offsetof(kh_cmd_mcast, mgid));
+  if (!is_multicast_group(group)) return AdminResult::refuse(offsetof(kh_cmd_mcast, mgid));
   auto found = hca_.mcast_.find(group);
   if (found == hca_.mcast_.end()) {
     if (hca_.mcast_.size() >= DeviceLimits::max_mcast_groups)

@@ -91,7 +91,7 @@ struct WindowList {
 struct Mkey {
   uint32_t key = 0;  // present key, all 32 bits
   MkeyKind kind = MkeyKind::none;
-  bool valid = false;  // may be used; a window: is bound
+  bool valid = false;   // may be used; a window: is bound
   uint32_t access = 0;  // KH_ACCESS_*
   uint32_t pdn = 0;
   uint64_t start = 0;  // address of the first byte as the key's users name it
