@@ -143,6 +143,10 @@ class Session:
         values = {"KEYHOLE_KERNEL": self.machine.kernel.name, "KEYHOLE_HCA": self.machine.hca,
                   "KEYHOLE_HCAS": self.machine.hcas if self.machine.hca != "none" else 0,
                   "KEYHOLE_TOP": checkout.TOP, "KEYHOLE_BUILD": checkout.build_dir()}
+        # rdma-core's udev rule would name the devices after their PCI slots; the driver's names say more.
+        rules = self.place.layer / "etc/udev/rules.d"
+        rules.mkdir(parents=True, exist_ok=True)
+        (rules / "60-rdma-persistent-naming.rules").write_text("# the lab keeps the kernel's names\n")
         (self.place.directory / "settings").write_text(
             "".join(f"export {key}={shlex.quote(str(value))}\n" for key, value in values.items()))
 
@@ -159,8 +163,18 @@ class Session:
         self.start(command, cwd, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                    start_new_session=True)
         deadline = time.monotonic() + timeout if timeout else None
+        try:
+            timed_out = self.pump(deadline, output)
+        except say.Interrupted:
+            self.finish(None)  # for its logs
+            raise
+        if timed_out:
+            self.qemu.kill()
+        return self.finish(self.qemu.wait(), timed_out)
+
+    def pump(self, deadline, output):
+        """Passes the guest's output on and serves its requests until it ends; True if the time is over first."""
         asked = requests.Requests(self)
-        timed_out = False
         with selectors.DefaultSelector() as selector:
             for source, sink in ((self.qemu.stdout, output or sys.stdout.buffer),
                                  (self.qemu.stderr, output or sys.stderr.buffer)):
@@ -175,11 +189,8 @@ class Session:
                     key.data.flush()
                 asked.serve()
                 if deadline and time.monotonic() > deadline:
-                    timed_out = True
-                    break
-        if timed_out:
-            self.qemu.kill()
-        return self.finish(self.qemu.wait(), timed_out)
+                    return True
+        return False
 
     def shell(self, cwd):
         """An interactive shell in the guest, on this terminal."""
