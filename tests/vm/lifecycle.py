@@ -147,7 +147,9 @@ def a_function_level_reset_brings_the_device_to_its_first_state():
 
 
 def a_dead_keyholed_is_noticed_and_lets_everything_go():
-    """The last one: this VM's adapters do not come back from it."""
+    """By name only: QEMU 11.1 may abort (an assertion in error_setv) when a vfio-user server dies under traffic.
+
+    Where QEMU survives, the VM's adapters do not come back from it, so it is the last test of its VM."""
     here = guest.adapters()[0]  # the main job may have put the other one into a namespace
     traffic = Traffic((here, here), 18770)
     traffic.flows()
