@@ -18,9 +18,18 @@ namespace {
 // What a put function returns: the blocks that the request took, or a negated errno.
 using Built = int;
 
+// The opcode as a plain number: what a C program stored there may be no value of the enumeration at
+// all.
+inline unsigned number_of(const ibv_send_wr& wr) {
+  std::uint32_t number = 0;
+  static_assert(sizeof(number) == sizeof(wr.opcode));
+  std::memcpy(&number, &wr.opcode, sizeof(number));
+  return number;
+}
+
 // Builds the request if it has the direct shape. False: it has not, and nothing counts as written.
 inline bool put_direct(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr) {
-  const auto number = static_cast<unsigned>(wr.opcode);
+  const unsigned number = number_of(wr);
   if (number >= 32 || !(sq.direct >> number & 1)) return false;
   const Opcode& opcode = kOpcodes[number];
   unsigned num_sge = wr.num_sge;
@@ -135,7 +144,7 @@ Built put_bind_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& w
 
 // Every request, and the refusal of what is none.
 Built put_request(const SendQueue& sq, std::byte* wqe, const ibv_send_wr& wr, std::uint32_t room) {
-  const auto opcode = static_cast<unsigned>(wr.opcode);
+  const unsigned opcode = number_of(wr);
   if (opcode >= kOpcodes.size() || !(sq.allowed >> opcode & 1) || (wr.send_flags & ~kSendFlags))
       [[unlikely]]
     return -EINVAL;
