@@ -114,7 +114,7 @@ class Session:
         for option in ("nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "workqueue.watchdog_thresh=0"):
             command += ["--kopt", option]
         if machine.kernel.name != "stock":  # without an initramfs, 9p's mount tag is the root device's name
-            command += ["--kopt", "root=/dev/root"]
+            command += ["--kopt", "root=/dev/root", "--kopt", "kunit.enable=1"]
         for option in machine.kopts:
             command += ["--kopt", option]
         # 9p and not virtiofs: virtiofsd writes guest pages from another process, which code that TCG has
