@@ -8,8 +8,17 @@ here=$(dirname "$0")
 directory=$1
 shift
 
-mountpoint -q /tmp || mount -t tmpfs -o mode=1777 tmpfs /tmp
 . /run/keyhole/settings
+# A fresh /tmp, through which a checkout that lies below /tmp shows again.
+if ! mountpoint -q /tmp; then
+	mkdir -p /run/checkout
+	mount --bind "$KEYHOLE_TOP" /run/checkout
+	mount -t tmpfs -o mode=1777 tmpfs /tmp
+	if [ ! -e "$KEYHOLE_TOP" ]; then
+		mkdir -p "$KEYHOLE_TOP"
+		mount --bind /run/checkout "$KEYHOLE_TOP"
+	fi
+fi
 export HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 
 if sh "$here/bring_up.sh"; then
