@@ -270,7 +270,8 @@ KH_ASSERT_SIZE(struct kh_av, 32);
 /* Admin queue                                                              */
 /* ------------------------------------------------------------------------ */
 
-#define KH_ADMIN_MAX_LOG	5	/* 32 commands of 128 bytes in one 4 KiB page */
+/* 32 commands of 128 bytes in one 4 KiB page; one less may be outstanding */
+#define KH_ADMIN_MAX_LOG	5
 
 enum kh_admin_op {
 	KH_ADM_NOP		= 0x00,
