@@ -158,6 +158,7 @@ static bool kh_eq_arm(struct kh_eq *eq)
 
 	spin_lock_irqsave(&eq->lock, flags);
 	eq->arm_sn++;
+	WRITE_ONCE(eq->armed_ci, eq->ci);
 	WRITE_ONCE(eq->db->arm,
 		   cpu_to_le32(eq->arm_sn << KH_ARM_SN_SHIFT | KH_ARM_NEXT));
 	/* The device writes an entry and then reads arm; we, the reverse. */
@@ -350,15 +351,18 @@ static bool kh_aeq_one(struct kh_eq *eq)
 
 /*
  * Vector 0 is the admin queue's and this queue's.  It was ours if there is an
- * entry, which the device wrote before it raised the interrupt; if there is
- * none, the queue is armed still.
+ * entry, which the device wrote before it raised the interrupt, or if a flush
+ * has taken one since the queue was armed: then nobody else arms it again.
  */
 irqreturn_t kh_control_irq(int irq, void *data)
 {
 	struct kh_dev *dev = data;
+	struct kh_eq *eq = &dev->aeq;
 
 	kh_admin_irq(&dev->admin);
-	if (!READ_ONCE(dev->aeq.live) || !kh_eq_pending(&dev->aeq))
+	if (!READ_ONCE(eq->live))
+		return IRQ_HANDLED;
+	if (!kh_eq_pending(eq) && READ_ONCE(eq->ci) == READ_ONCE(eq->armed_ci))
 		return IRQ_HANDLED;
 	return IRQ_WAKE_THREAD;
 }

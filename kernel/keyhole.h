@@ -62,9 +62,10 @@ struct kh_eq {
 	struct kh_buf buf;	/* ring, then doorbell record */
 	struct kh_eqe *ring;
 	struct kh_cq_db *db;
-	spinlock_t lock;	/* ci, arm_sn, and taking an entry */
+	spinlock_t lock;	/* ci, arm_sn, armed_ci, and taking an entry */
 	u32 ci;
 	u32 arm_sn;
+	u32 armed_ci;	/* ci when it was armed */
 	u32 eqn;
 	u8 log_size;
 	bool live;		/* it exists on the device */
