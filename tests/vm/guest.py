@@ -120,10 +120,14 @@ def listens(adapter, port):
                for fields in map(str.split, tables.splitlines()) if len(fields) > 3)
 
 
+NOBODY_LISTENS = "RDMA_CM_EVENT_REJECTED, error 8"  # IB_CM_REJ_INVALID_SERVICE_ID
+
+
 def pair(server, client, server_command, client_command, port=None, timeout=60):
     """Runs a server on one adapter's host and its client on the other's; both must succeed.
 
-    `port` is the TCP port that tells that the server is ready; without one it gets some seconds.
+    `port` is the TCP port that tells that the server is ready. Without one the client asks again for as long
+    as it is told that nobody listens there.
     """
     start = time.monotonic()
     server_process = subprocess.Popen(server.command(*server_command), stdin=subprocess.DEVNULL,
@@ -131,12 +135,14 @@ def pair(server, client, server_command, client_command, port=None, timeout=60):
                                       errors="replace")
     try:
         deadline = start + 20 * PATIENCE
-        if port is None:
-            time.sleep(3 * PATIENCE)
         while port and not listens(server, port) and server_process.poll() is None \
                 and time.monotonic() < deadline:
             time.sleep(0.2)
         outcome = run(client.command(*client_command), timeout)
+        while port is None and NOBODY_LISTENS in outcome.text and server_process.poll() is None \
+                and time.monotonic() < deadline:
+            time.sleep(1)
+            outcome = run(client.command(*client_command), timeout)
         try:
             said, _ = server_process.communicate(timeout=20 * PATIENCE)
         except subprocess.TimeoutExpired:
