@@ -90,7 +90,7 @@ def shell(arguments):
 
 
 def test(arguments):
-    """Run every test: native ones, the module's build, and those in VMs with the stock and the debug kernel."""
+    """Run the tests: native ones, the module's build, those in a VM; on the debug kernel only when it is named."""
     return suites.run(suites.Context(new_room, prepare), arguments.suites)
 
 
@@ -145,7 +145,8 @@ def parser():
     machine_options(command("shell", shell))
     sub = command("test", test)
     sub.add_argument("suites", nargs="*", choices=[[], *suites.all_suites(None)], metavar="SUITE",
-                     help="only these: " + ", ".join(suites.all_suites(None)))
+                     help="only these, of: " + ", ".join(suites.all_suites(None))
+                          + f" (without any: {', '.join(suites.USUAL)})")
     sub = command("bench", bench)
     sub.add_argument("parts", nargs="*", choices=[[], "native", "guest"], metavar="PART",
                      help="only these: native, guest")
