@@ -40,6 +40,8 @@ static const struct rdma_stat_desc kh_stat_descs[KH_NUM_STATS] = {
 	[KH_STAT_NIC_RX_FRAMES].name		= "nic_rx_frames",
 	[KH_STAT_NIC_RX_BYTES].name		= "nic_rx_bytes",
 	[KH_STAT_NIC_RX_DROPPED].name		= "nic_rx_dropped",
+	[KH_STAT_UMR_FILLS].name		= "umr_fills",
+	[KH_STAT_UMR_ERRORS].name		= "umr_errors",
 };
 
 struct rdma_hw_stats *kh_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)

@@ -42,7 +42,7 @@
 
 #define KH_HW_MAGIC		0x4143484b	/* "KHCA" */
 #define KH_HW_MAJOR		1		/* differs: do not drive it */
-#define KH_HW_MINOR		0		/* grows with additions */
+#define KH_HW_MINOR		1		/* grows with additions */
 
 #define KH_PAGE_SIZE		4096
 #define KH_PAGE_SHIFT		12
@@ -390,15 +390,21 @@ enum kh_mkey_kind {
 	KH_MKEY_FREE = 2,	/* direct, filled by REG_MR later (max_entries pages) */
 	KH_MKEY_MW1 = 3,	/* window, type 1 */
 	KH_MKEY_MW2 = 4,	/* window, type 2B */
-	KH_MKEY_INDIRECT = 5,	/* filled by UMR later (max_entries entries) */
+	KH_MKEY_INDIRECT = 5,	/* filled by UMR_FILL later (max_entries entries) */
+	KH_MKEY_KLM_LIST = 6,	/* memory that UMR_FILL reads entries from; no use else */
 };
 
 struct kh_cmd_create_mkey {
 	__u8	kind;		/* enum kh_mkey_kind */
 	__u8	rsvd0[3];
 	__le32	pdn;
-	__le32	access;		/* KH_ACCESS_*; 0 for windows */
-	__le32	max_entries;	/* FREE and INDIRECT */
+	/*
+	 * KH_ACCESS_*; 0 for windows and KLM lists.  Of an INDIRECT key only
+	 * MW_BIND outlives the next UMR_FILL, which brings the other rights;
+	 * ZERO_BASED is refused.
+	 */
+	__le32	access;
+	__le32	max_entries;	/* FREE and INDIRECT: 1 or more */
 	__le64	start;		/* address of the first byte as keys use it; 0 if ZERO_BASED */
 	__le64	length;		/* bytes */
 	struct kh_pages	pages;
@@ -436,7 +442,10 @@ struct kh_mkey_attr {
 	__le32	windows;	/* bound to this key */
 	__le32	bound_to;	/* of a window: the key it is bound to */
 	__le32	bound_qpn;	/* of a bound type 2 window */
-	__u8	rsvd1[16];
+	__le32	num_entries;	/* of a valid INDIRECT key; empty ones are not counted */
+	__le32	repeat_count;	/* of a strided one; else 0 */
+	__u8	depth;		/* of a valid INDIRECT key: 1 when all entries are direct */
+	__u8	rsvd1[7];
 };
 KH_ASSERT_SIZE(struct kh_mkey_attr, 64);
 
@@ -653,7 +662,9 @@ struct kh_device_attr {
 	__le32	max_eq;
 	__le32	max_fast_reg_pages;	/* of a KH_MKEY_FREE */
 	__le32	max_indirect;	/* entries of an indirect key; 0: none */
-	__u8	rsvd[132];
+	__le32	max_inline_entries;	/* of a UMR_FILL, of either kind */
+	__le32	max_depth;	/* of indirect keys in indirect keys */
+	__u8	rsvd[124];
 };
 KH_ASSERT_OFFSET(struct kh_device_attr, max_qp, 40);
 KH_ASSERT_SIZE(struct kh_device_attr, 256);
@@ -704,6 +715,8 @@ enum kh_stat {
 	KH_STAT_NIC_RX_FRAMES,
 	KH_STAT_NIC_RX_BYTES,
 	KH_STAT_NIC_RX_DROPPED,		/* no buffer, or too long for it */
+	KH_STAT_UMR_FILLS,		/* that succeeded */
+	KH_STAT_UMR_ERRORS,		/* UMR_FILL and UMR_INV refused */
 	KH_NUM_STATS
 };
 
@@ -720,7 +733,9 @@ enum kh_stat {
  * atomics:	kh_wqe_rdma, kh_wqe_atomic, one SGE
  * BIND_MW:	kh_wqe_bind
  * REG_MR:	kh_wqe_reg
- * LOCAL_INV:	nothing; the key is in ctrl.imm
+ * masked atomics: kh_wqe_rdma, kh_wqe_masked_atomic, one SGE (from byte 64)
+ * LOCAL_INV, UMR_INV: nothing; the key is in ctrl.imm
+ * UMR_FILL:	kh_wqe_umr, then with KH_WQE_INLINE its entries (from byte 64)
  * FLUSH:	kh_wqe_rdma (inline_len is the length to flush), kh_wqe_flush
  * ATOMIC_WRITE: kh_wqe_rdma, 8 bytes inline
  * Data is num_sge scatter/gather entries, or with KH_WQE_INLINE inline_len
@@ -747,10 +762,9 @@ enum kh_wqe_opcode {
 	KH_OP_BIND_MW		= 9,
 	KH_OP_REG_MR		= 10,
 	KH_OP_NOP		= 11,
-	/* room: UMR fill and invalidate, masked atomics, READ with invalidate */
-	KH_OP_UMR_FILL		= 12,
-	KH_OP_UMR_INV		= 13,
-	KH_OP_MASKED_CMP_SWAP	= 14,
+	KH_OP_UMR_FILL		= 12,	/* RC; gives an INDIRECT key its contents */
+	KH_OP_UMR_INV		= 13,	/* RC; takes them away */
+	KH_OP_MASKED_CMP_SWAP	= 14,	/* RC, as KH_OP_MASKED_FETCH_ADD */
 	KH_OP_MASKED_FETCH_ADD	= 15,
 	KH_OP_FLUSH		= 16,	/* RC */
 	KH_OP_ATOMIC_WRITE	= 17,	/* RC; 8 bytes, at once, to an 8 byte aligned address */
@@ -809,6 +823,69 @@ KH_ASSERT_SIZE(struct kh_wqe_flush, 16);
 #define KH_FLUSH_PERSISTENT	(1u << 1)
 #define KH_FLUSH_RANGE		0
 #define KH_FLUSH_MR		1
+
+/*
+ * Masked atomics (KH_CAP_MASKED_ATOMIC) of 8 bytes.
+ * CMP_SWAP: if ((old ^ compare) & compare_mask) == 0, then
+ *	new = (old & ~swap_mask) | (swap_add & swap_mask).
+ * FETCH_ADD: new is old + swap_add, added in separate fields: no carry leaves a
+ * bit that is set in swap_mask (a set bit is the last of its field; 0 is one
+ * field of 64 bits).  compare and compare_mask are zero.
+ * The answer is old.  Bits are those of the little endian number.
+ */
+struct kh_wqe_masked_atomic {
+	__le64	swap_add;
+	__le64	compare;
+	__le64	swap_mask;
+	__le64	compare_mask;
+};
+KH_ASSERT_SIZE(struct kh_wqe_masked_atomic, 32);
+
+/*
+ * UMR_FILL.  Makes the INDIRECT key valid, or gives it other contents if it is
+ * so already; the key does not change.  The bytes that it names are those of its
+ * entries, one after the other, called start onwards.  repeat_count 0: the
+ * entries are struct kh_klm.  Else they are struct kh_stride, and round r of
+ * repeat_count takes length bytes at addr + r * stride from each entry in turn.
+ * An entry of length 0 is checked in nothing and dropped.
+ *
+ * The entries are in the WQE with KH_WQE_INLINE (num_entries at most
+ * kh_device_attr.max_inline_entries, list_key and list_offset zero), else in the
+ * KLM_LIST key list_key from its byte list_offset (a multiple of 8) on.
+ *
+ * It fails with KH_WC_LOC_QP_OP_ERR and KH_SYN_UMR_* or KH_SYN_UMR_ENTRY, and the
+ * key keeps what it had.
+ */
+struct kh_wqe_umr {
+	__le32	key;		/* of kind INDIRECT */
+	__le32	access;		/* KH_ACCESS_*; MW_BIND only if the key was created so */
+	__le64	start;		/* address of the first byte; 0 with ZERO_BASED */
+	__le32	num_entries;	/* 1 to the key's max_entries */
+	__le32	repeat_count;	/* 0: KLMs */
+	__le64	list_offset;	/* bytes */
+	__le32	list_key;
+	__u8	rsvd[12];
+};
+KH_ASSERT_SIZE(struct kh_wqe_umr, 48);
+
+/* lkey: DIRECT, or INDIRECT and valid; of the same PD; never of a window. */
+struct kh_klm {
+	__le64	addr;
+	__le32	length;		/* bytes */
+	__le32	lkey;
+};
+KH_ASSERT_SIZE(struct kh_klm, 16);
+
+struct kh_stride {
+	__le64	addr;		/* of round 0 */
+	__le32	length;		/* bytes of each round */
+	__le32	lkey;
+	__le64	stride;		/* from the start of a round to that of the next, bytes */
+};
+KH_ASSERT_SIZE(struct kh_stride, 24);
+#define KH_MAX_INLINE_ENTRIES	64
+#define KH_MAX_INDIRECT		65536	/* entries */
+#define KH_MAX_DEPTH		4
 
 struct kh_wqe_bind {
 	__le32	mw_key;		/* the window's present key */
@@ -909,12 +986,22 @@ KH_ASSERT_SIZE(struct kh_cqe, 64);
 #define KH_CQE_SHIFT		6
 
 /* Why a completion has an error, or a bind was refused. */
+#define KH_SYN_CODE(syndrome)	((syndrome) & 0xffffu)	/* enum kh_syndrome */
+#define KH_SYN_ENTRY(syndrome)	((syndrome) >> 16)	/* of KH_SYN_*_ENTRY: which, from 0 */
 enum kh_syndrome {
 	KH_SYN_NONE = 0,
 	/* keys: 0x0100 | reason for a local key, 0x0200 | reason for a remote one */
 	KH_SYN_LOCAL_KEY = 0x0100,
 	KH_SYN_REMOTE_KEY = 0x0200,
 	KH_SYN_BIND = 0x0300,		/* the region's key in a bind */
+	/*
+	 * The same, when what fails is an entry of an indirect key: reason says
+	 * what is wrong with the entry, KH_SYN_ENTRY() which entry of the key that
+	 * the request named, as it was given to UMR_FILL.
+	 */
+	KH_SYN_LOCAL_ENTRY = 0x0900,
+	KH_SYN_REMOTE_ENTRY = 0x0a00,
+	KH_SYN_UMR_ENTRY = 0x0b00,	/* at UMR_FILL */
 	KH_SYN_KEY_NONE = 0x01,		/* no such index */
 	KH_SYN_KEY_STALE = 0x02,	/* variant differs */
 	KH_SYN_KEY_FREE = 0x03,		/* not valid, not bound */
@@ -925,7 +1012,7 @@ enum kh_syndrome {
 	KH_SYN_KEY_KIND = 0x08,		/* a window as local key, kernel key from a process ... */
 	KH_SYN_KEY_MEMORY = 0x09,	/* the guest took the memory away */
 	KH_SYN_KEY_DEPTH = 0x0a,	/* nested too deep */
-	KH_SYN_KEY_ENTRY = 0x0b,	/* entry of an indirect key */
+	KH_SYN_KEY_ENTRY = 0x0b,	/* an atomic's cell lies in two entries */
 	/* work requests */
 	KH_SYN_WQE_OPCODE = 0x0400,	/* unknown, or not for this QP type */
 	KH_SYN_WQE_SIZE = 0x0401,	/* nblocks, num_sge or inline_len */
@@ -953,6 +1040,15 @@ enum kh_syndrome {
 	KH_SYN_INV_PD = 0x0602,
 	KH_SYN_INV_QP = 0x0603,
 	KH_SYN_INV_BUSY = 0x0604,	/* windows are bound to it */
+	/* UMR_FILL, and UMR_INV where it fits */
+	KH_SYN_UMR_KEY = 0x0800,	/* no such key */
+	KH_SYN_UMR_KIND = 0x0801,	/* not an indirect key */
+	KH_SYN_UMR_PD = 0x0802,
+	KH_SYN_UMR_BUSY = 0x0803,	/* windows are bound to it */
+	KH_SYN_UMR_COUNT = 0x0804,	/* num_entries: 0, or more than the key or the WQE holds */
+	KH_SYN_UMR_ACCESS = 0x0805,	/* bad bits, or remote write or atomic without local write */
+	KH_SYN_UMR_RANGE = 0x0806,	/* start + length wraps; start not 0 with ZERO_BASED */
+	KH_SYN_UMR_LIST = 0x0807,	/* list_key: no list of this PD, or too short, or gone */
 	/* transport */
 	KH_SYN_RETRY = 0x0700,		/* no answer */
 	KH_SYN_RNR = 0x0701,

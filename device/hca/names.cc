@@ -216,6 +216,8 @@ constexpr std::array<std::string_view, KH_NUM_STATS> stat_names = {
     "nic_rx_frames",
     "nic_rx_bytes",
     "nic_rx_dropped",
+    "umr_fills",
+    "umr_errors",
 };
 static_assert(std::ranges::none_of(stat_names, [](auto name) { return name.empty(); }));
 

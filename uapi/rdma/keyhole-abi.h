@@ -12,6 +12,7 @@
 #define KEYHOLE_ABI_H
 
 #include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
 #define KEYHOLE_ABI_VERSION	1
 
@@ -31,7 +32,12 @@ struct keyhole_alloc_ucontext_resp {
 	__u32 max_send_blocks;	/* of one SQ */
 	__u32 max_recv_wr;
 	__u32 clock_khz;
-	__u32 reserved;
+	/* Zero from a driver or a device without indirect keys. */
+	__u32 max_indirect;		/* entries of an indirect mkey */
+	__aligned_u64 caps;		/* KH_CAP_* */
+	__aligned_u64 max_klm_list;	/* bytes of a KLM list */
+	__u32 max_inline_entries;	/* of a UMR_FILL */
+	__u32 max_depth;		/* of indirect mkeys in indirect mkeys */
 };
 
 /*
@@ -129,6 +135,87 @@ struct keyhole_create_qp_resp {
 /* The address vector as the kernel resolved it: struct kh_av, goes into UD WQEs. */
 struct keyhole_create_ah_resp {
 	__u8 av[32];
+};
+
+/*
+ * Objects of uverbs' ioctl interface.  Both belong to a PD, which they keep busy,
+ * and are destroyed with the process.
+ *
+ * MKEY: an indirect mkey.  Destroying it while a window is bound to it is EBUSY.
+ * KLM_LIST: memory of the process that UMR_FILL takes entries from.  The kernel
+ * pins it, accounted against RLIMIT_MEMLOCK, for as long as the object lives.
+ */
+enum keyhole_objects {
+	KEYHOLE_OBJECT_MKEY = (1U << UVERBS_ID_NS_SHIFT),
+	KEYHOLE_OBJECT_KLM_LIST,
+};
+
+enum keyhole_mkey_methods {
+	KEYHOLE_METHOD_MKEY_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+	KEYHOLE_METHOD_MKEY_QUERY,
+	KEYHOLE_METHOD_MKEY_DESTROY,
+};
+
+enum keyhole_mkey_create_attrs {
+	KEYHOLE_ATTR_MKEY_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEYHOLE_ATTR_MKEY_CREATE_PD_HANDLE,
+	KEYHOLE_ATTR_MKEY_CREATE_MAX_ENTRIES,	/* u32: 1 to max_indirect, else EINVAL */
+	KEYHOLE_ATTR_MKEY_CREATE_ACCESS,	/* u32, optional: enum ib_access_flags */
+	KEYHOLE_ATTR_MKEY_CREATE_RESP_KEY,	/* u32, out: lkey and rkey */
+};
+
+enum keyhole_mkey_query_attrs {
+	KEYHOLE_ATTR_MKEY_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEYHOLE_ATTR_MKEY_QUERY_RESP,		/* struct keyhole_mkey_attr, out */
+};
+
+enum keyhole_mkey_destroy_attrs {
+	KEYHOLE_ATTR_MKEY_DESTROY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* As the device has it now. */
+struct keyhole_mkey_attr {
+	__aligned_u64 start;	/* when valid: address of the first byte */
+	__aligned_u64 length;	/* when valid: bytes */
+	__u32 key;
+	__u32 access;		/* enum ib_access_flags */
+	__u32 max_entries;
+	__u32 num_entries;	/* when valid */
+	__u32 repeat_count;	/* when valid and strided, else 0 */
+	__u32 windows;		/* bound to it */
+	__u8 valid;		/* filled */
+	__u8 depth;		/* when valid */
+	__u8 reserved[6];
+};
+
+enum keyhole_klm_list_methods {
+	KEYHOLE_METHOD_KLM_LIST_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+	KEYHOLE_METHOD_KLM_LIST_QUERY,
+	KEYHOLE_METHOD_KLM_LIST_DESTROY,
+};
+
+enum keyhole_klm_list_create_attrs {
+	KEYHOLE_ATTR_KLM_LIST_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEYHOLE_ATTR_KLM_LIST_CREATE_PD_HANDLE,
+	KEYHOLE_ATTR_KLM_LIST_CREATE_ADDR,	/* u64, a multiple of 8 */
+	KEYHOLE_ATTR_KLM_LIST_CREATE_LENGTH,	/* u64, bytes: 8 to max_klm_list, multiple of 8 */
+	KEYHOLE_ATTR_KLM_LIST_CREATE_RESP_KEY,	/* u32, out: for kh_wqe_umr.list_key */
+};
+
+enum keyhole_klm_list_query_attrs {
+	KEYHOLE_ATTR_KLM_LIST_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEYHOLE_ATTR_KLM_LIST_QUERY_RESP,	/* struct keyhole_klm_list_attr, out */
+};
+
+enum keyhole_klm_list_destroy_attrs {
+	KEYHOLE_ATTR_KLM_LIST_DESTROY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+struct keyhole_klm_list_attr {
+	__aligned_u64 length;		/* bytes */
+	__aligned_u64 max_length;	/* bytes that any list may have */
+	__u32 key;
+	__u32 reserved;
 };
 
 #endif /* KEYHOLE_ABI_H */
