@@ -92,7 +92,7 @@ def guest(context, chosen, script, title, timeout, memory):
     if result.timed_out or not result.dmesg:
         say.note(f"the end of the console ({result.console}):\n{say.tail(result.console)}")
         counts.append(Count(f"{title}: boot to end", failed=1,
-                            note=f"ended after {say.seconds(timeout)}" if result.timed_out else "the VM died"))
+                            note=f"ended after {say.seconds(timeout)}" if result.timed_out else f"the VM died, status {result.status}"))
     elif result.status not in (0, 1) or (result.status and not any(c.failed for c in counts)):
         counts.append(Count(f"{title}: exit status", failed=1, note=f"status {result.status}"))
     return counts
