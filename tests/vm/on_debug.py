@@ -17,4 +17,5 @@ PYVERBS = ("AHTest", "CqEventsTestCase", "ForkAPITest", "test_mr.MRTest", "MWTes
 if __name__ == "__main__":
     chosen = () if "--all" in sys.argv[1:] else PYVERBS
     sys.exit(guest.run_programs(
-        "kunit.py", "checks.py", " ".join(["pyverbs_table.py", *chosen]), "lifecycle.py", "main_job.py"))
+        "kunit.py", "checks.py", "mkey_objects.py", " ".join(["pyverbs_table.py", *chosen]), "lifecycle.py",
+        "main_job.py"))
