@@ -4,9 +4,9 @@
 // take their entries from, QPs that post fills. Programs call these by name, with whatever they
 // have, so each first makes sure that the device is one of ours.
 //
-// An mkey and a KLM list are objects of the kernel's, destroyed with the process; the device decides
-// about each of them (a destroy while windows are bound is EBUSY), so nothing is kept here but the
-// handle.
+// An mkey and a KLM list are objects of the kernel's, destroyed with the process; the device
+// decides about each of them (a destroy while windows are bound is EBUSY), so nothing is kept here
+// but the handle.
 
 #include <new>
 
@@ -48,8 +48,8 @@ Context* context_with_mkeys(ibv_pd* pd) {
   return &context;
 }
 
-// What an mkey may be created with. All but MW_BIND are replaced by each fill; hints in the optional
-// range say nothing here.
+// What an mkey may be created with. All but MW_BIND are replaced by each fill; hints in the
+// optional range say nothing here.
 constexpr uint32_t kMkeyAccess = KH_ACCESS_LOCAL_WRITE | KH_ACCESS_REMOTE | KH_ACCESS_MW_BIND;
 
 keyholedv_mkey* create_mkey(const keyholedv_mkey_init_attr& attr) {

@@ -91,8 +91,8 @@ void wr_atomic_write(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_add
   std::memcpy(wqe + kRdmaBytes, value, 8);
 }
 
-[[maybe_unused]] void wr_flush(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr, std::size_t length,
-              std::uint8_t type, std::uint8_t level) {
+[[maybe_unused]] void wr_flush(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr,
+                               std::size_t length, std::uint8_t type, std::uint8_t level) {
   SendQueue& sq = qp_of(ex).sq;
   const bool range = level == KH_FLUSH_RANGE;
   if (!type || (type & ~(KH_FLUSH_GLOBAL | KH_FLUSH_PERSISTENT)) || level > KH_FLUSH_MR ||
