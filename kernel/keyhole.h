@@ -23,6 +23,7 @@
 #include <linux/xarray.h>
 
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 #include "../uapi/keyhole_hw.h"
 

@@ -9,8 +9,6 @@
  * (the core's own way is right for us).
  */
 
-#include <rdma/uverbs_ioctl.h>
-
 #include "../uapi/rdma/keyhole-abi.h"
 #include "verbs.h"
 
