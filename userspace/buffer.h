@@ -20,7 +20,7 @@ namespace keyhole {
 
 // What an application's allocator is told that the memory is for. The upper half is the rdma
 // driver id, RDMA_DRIVER_UNKNOWN, which is 0.
-enum class ResourceType : uint64_t { kQp = 1, kCq = 2, kSrq = 3 };
+enum class ResourceType : uint64_t { kQp = 1, kCq = 2, kSrq = 3, kKlmList = 4 };
 
 class QueueBuffer {
  public:

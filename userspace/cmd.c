@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <infiniband/driver.h>
+#include <infiniband/cmd_ioctl.h>
 
 /*
  * A request or response with a driver's part.  The asserts below are the rule:
@@ -247,4 +248,83 @@ int kh_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah *ah,
 		return err;
 	memcpy(av, resp.drv.av, sizeof(resp.drv.av));
 	return 0;
+}
+
+/*
+ * Objects that only this driver has.  uverbs knows no older form of these
+ * commands; a kernel without them is told by its capabilities, before.
+ */
+int kh_cmd_create_mkey(struct ibv_pd *pd, uint32_t max_entries, uint32_t access,
+		       uint32_t *handle, uint32_t *key)
+{
+	DECLARE_COMMAND_BUFFER(cmd, KEYHOLE_OBJECT_MKEY,
+			       KEYHOLE_METHOD_MKEY_CREATE, 5);
+	struct ib_uverbs_attr *object;
+	int err;
+
+	object = fill_attr_out_obj(cmd, KEYHOLE_ATTR_MKEY_CREATE_HANDLE);
+	fill_attr_in_obj(cmd, KEYHOLE_ATTR_MKEY_CREATE_PD_HANDLE, pd->handle);
+	fill_attr_in_uint32(cmd, KEYHOLE_ATTR_MKEY_CREATE_MAX_ENTRIES,
+			    max_entries);
+	fill_attr_in_uint32(cmd, KEYHOLE_ATTR_MKEY_CREATE_ACCESS, access);
+	fill_attr_out_ptr(cmd, KEYHOLE_ATTR_MKEY_CREATE_RESP_KEY, key);
+
+	err = execute_ioctl(pd->context, cmd);
+	if (err)
+		return err;
+	*handle = read_attr_obj(KEYHOLE_ATTR_MKEY_CREATE_HANDLE, object);
+	return 0;
+}
+
+int kh_cmd_query_mkey(struct ibv_context *ctx, uint32_t handle,
+		      struct keyhole_mkey_attr *attr)
+{
+	DECLARE_COMMAND_BUFFER(cmd, KEYHOLE_OBJECT_MKEY,
+			       KEYHOLE_METHOD_MKEY_QUERY, 2);
+
+	memset(attr, 0, sizeof(*attr));
+	fill_attr_in_obj(cmd, KEYHOLE_ATTR_MKEY_QUERY_HANDLE, handle);
+	fill_attr_out_ptr(cmd, KEYHOLE_ATTR_MKEY_QUERY_RESP, attr);
+	return execute_ioctl(ctx, cmd);
+}
+
+int kh_cmd_destroy_mkey(struct ibv_context *ctx, uint32_t handle)
+{
+	DECLARE_COMMAND_BUFFER(cmd, KEYHOLE_OBJECT_MKEY,
+			       KEYHOLE_METHOD_MKEY_DESTROY, 1);
+
+	fill_attr_in_obj(cmd, KEYHOLE_ATTR_MKEY_DESTROY_HANDLE, handle);
+	return execute_ioctl(ctx, cmd);
+}
+
+int kh_cmd_create_klm_list(struct ibv_pd *pd, void *addr, uint64_t length,
+			   uint32_t *handle, uint32_t *key)
+{
+	DECLARE_COMMAND_BUFFER(cmd, KEYHOLE_OBJECT_KLM_LIST,
+			       KEYHOLE_METHOD_KLM_LIST_CREATE, 5);
+	struct ib_uverbs_attr *object;
+	int err;
+
+	object = fill_attr_out_obj(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_HANDLE);
+	fill_attr_in_obj(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_PD_HANDLE,
+			 pd->handle);
+	fill_attr_in_uint64(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_ADDR,
+			    (uintptr_t)addr);
+	fill_attr_in_uint64(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_LENGTH, length);
+	fill_attr_out_ptr(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_RESP_KEY, key);
+
+	err = execute_ioctl(pd->context, cmd);
+	if (err)
+		return err;
+	*handle = read_attr_obj(KEYHOLE_ATTR_KLM_LIST_CREATE_HANDLE, object);
+	return 0;
+}
+
+int kh_cmd_destroy_klm_list(struct ibv_context *ctx, uint32_t handle)
+{
+	DECLARE_COMMAND_BUFFER(cmd, KEYHOLE_OBJECT_KLM_LIST,
+			       KEYHOLE_METHOD_KLM_LIST_DESTROY, 1);
+
+	fill_attr_in_obj(cmd, KEYHOLE_ATTR_KLM_LIST_DESTROY_HANDLE, handle);
+	return execute_ioctl(ctx, cmd);
 }

@@ -71,6 +71,18 @@ int kh_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int kh_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		    struct ibv_qp_init_attr *init_attr);
 
+/* handle: names the object to the kernel; key: lkey and rkey. */
+int kh_cmd_create_mkey(struct ibv_pd *pd, uint32_t max_entries, uint32_t access,
+		       uint32_t *handle, uint32_t *key);
+int kh_cmd_query_mkey(struct ibv_context *ctx, uint32_t handle,
+		      struct keyhole_mkey_attr *attr);
+int kh_cmd_destroy_mkey(struct ibv_context *ctx, uint32_t handle);
+
+/* addr: a multiple of 8; length: bytes, a multiple of 8. */
+int kh_cmd_create_klm_list(struct ibv_pd *pd, void *addr, uint64_t length,
+			   uint32_t *handle, uint32_t *key);
+int kh_cmd_destroy_klm_list(struct ibv_context *ctx, uint32_t handle);
+
 /* av: 32 bytes, a struct kh_av as the kernel resolved it. */
 int kh_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah *ah,
 		     struct ibv_ah_attr *attr, void *av);

@@ -12,12 +12,26 @@
 
 namespace keyhole {
 
+// What the device has beyond standard verbs, for direct verbs. All zero from a driver that knows
+// nothing of it.
+struct DeviceExtras {
+  uint64_t caps = 0;  // KH_CAP_*
+  uint32_t max_mkey_entries = 0;
+  uint32_t max_inline_entries = 0;
+  uint32_t max_mkey_depth = 0;
+  uint64_t max_klm_list = 0;  // bytes
+
+  bool indirect() const { return caps & KH_CAP_INDIRECT; }
+  bool masked_atomic() const { return caps & KH_CAP_MASKED_ATOMIC; }
+};
+
 struct Context {
   verbs_context core;
   void* doorbell_page;      // written by us, cleared by the device
   const void* status_page;  // struct kh_status_page, read only
   void* wake_page;          // one store to it wakes the device
   QueueLimits limits;
+  DeviceExtras extras;
   verbs::QpTable* qps;
 
   // A QP's bell: its slot in the doorbell page.

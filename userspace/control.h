@@ -12,6 +12,8 @@
 
 #include "rdma_core.h"
 
+#include "keyholedv.h"
+
 namespace keyhole {
 
 // device.cc
@@ -54,6 +56,8 @@ int destroy_srq(ibv_srq* srq);
 // qp.cc
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_qp* create_qp_dv(ibv_context* context, ibv_qp_init_attr_ex* attr,
+                     const keyholedv_qp_init_attr& dv_attr);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init_attr);
 int destroy_qp(ibv_qp* qp);

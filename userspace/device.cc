@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "context.h"
 #include "control.h"
 #include "entry.h"
+#include "fast_path/dv.h"
 #include "fast_path/fast_path.h"
 
 namespace keyhole {
@@ -101,6 +103,13 @@ int open(Context* context, int fd) {
                      .max_inline = resp.max_inline,
                      .max_send_blocks = resp.max_send_blocks,
                      .max_recv_wr = resp.max_recv_wr};
+
+  context->extras = {.caps = resp.caps,
+                     .max_mkey_entries = resp.max_indirect,
+                     .max_inline_entries =
+                         std::min(resp.max_inline_entries, verbs::kMostInlineEntries),
+                     .max_mkey_depth = resp.max_depth,
+                     .max_klm_list = resp.max_klm_list};
 
   context->qps = new (std::nothrow) verbs::QpTable;
   if (!context->qps) return ENOMEM;

@@ -26,4 +26,12 @@ static const struct verbs_device_ops keyhole_device_ops = {
 	.alloc_context = kh_alloc_context,
 };
 
+bool kh_serves(const struct ibv_device *device)
+{
+	const struct verbs_device *verbs =
+		container_of(device, struct verbs_device, device);
+
+	return verbs->ops == &keyhole_device_ops;
+}
+
 PROVIDER_DRIVER(keyhole, keyhole_device_ops);

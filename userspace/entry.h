@@ -6,6 +6,8 @@
 #ifndef KEYHOLE_ENTRY_H
 #define KEYHOLE_ENTRY_H
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,6 +23,9 @@ void kh_uninit_device(struct verbs_device *device);
 struct verbs_context *kh_alloc_context(struct ibv_device *device, int cmd_fd,
 				       void *private_data);
 void kh_free_context(struct ibv_context *context);
+
+/* Is it a device that this copy of the library serves? */
+bool kh_serves(const struct ibv_device *device);
 
 #ifdef __cplusplus
 }

@@ -71,17 +71,19 @@ constexpr uint8_t ceil_log2(uint64_t value) {
 }
 
 // Send queue of at least `wr` requests with `sge` entries or `inline_data` bytes. `head` is what
-// precedes the data in the largest request: 32 bytes for RC and UC, 64 for UD.
+// precedes the data in the largest request: 32 bytes for RC and UC, 64 for UD. `request` is the
+// size in bytes of what else has to fit so many times, as a fill with its entries.
 // EINVAL: more than `limits` allows.
 constexpr std::expected<SendGeometry, int> send_geometry(uint32_t wr, uint32_t sge,
                                                          uint32_t inline_data, uint32_t head,
-                                                         const QueueLimits& limits) {
+                                                         const QueueLimits& limits,
+                                                         uint32_t request = 0) {
   if (sge > limits.max_send_sge || inline_data > limits.max_inline) return std::unexpected(EINVAL);
   if (wr == 0) return SendGeometry{};
 
   // Binds and atomics fill one block and need no more than that.
-  const uint64_t bytes =
-      align_up(head + std::max<uint64_t>(sge * sizeof(kh_sge), inline_data), KH_WQE_BLOCK);
+  const uint64_t message = head + std::max<uint64_t>(sge * sizeof(kh_sge), inline_data);
+  const uint64_t bytes = align_up(std::max<uint64_t>(message, request), KH_WQE_BLOCK);
   const uint64_t blocks = wr * (bytes / KH_WQE_BLOCK);
   const uint8_t log_blocks = ceil_log2(blocks);
   if (blocks > limits.max_send_blocks || (uint64_t{1} << log_blocks) > limits.max_send_blocks)

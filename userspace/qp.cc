@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
 // Making, moving and destroying queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3),
-// ibv_modify_qp(3), ibv_query_qp(3).
+// ibv_modify_qp(3), ibv_query_qp(3), keyholedv_create_qp().
 
 #include <memory>
 #include <new>
@@ -11,6 +11,7 @@
 #include "context.h"
 #include "control.h"
 #include "domain.h"
+#include "fast_path/dv.h"
 #include "fast_path/fast_path.h"
 #include "geometry.h"
 
@@ -51,6 +52,27 @@ int check(ibv_context* context, const ibv_qp_init_attr_ex& attr) {
   return 0;
 }
 
+// Likewise for what keyholedv_create_qp() adds.
+int check_dv(const Context& context, const ibv_qp_init_attr_ex& attr,
+             const keyholedv_qp_init_attr& dv) {
+  if (dv.comp_mask || dv.reserved) return EINVAL;
+  if (dv.send_ops_flags && !(attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) return EINVAL;
+  if (dv.max_inline_entries > context.extras.max_inline_entries) return EINVAL;
+  if (dv.max_inline_entries && attr.qp_type != IBV_QPT_RC) return EINVAL;
+  return 0;
+}
+
+// Bytes of the largest request that the queue is to have room for max_send_wr times, beside
+// messages: a fill with its entries, and a masked atomic.
+uint32_t largest_request(const keyholedv_qp_init_attr& dv) {
+  uint32_t bytes = 0;
+  if (dv.max_inline_entries)
+    bytes = static_cast<uint32_t>(verbs::kUmrBytes + dv.max_inline_entries * sizeof(kh_stride));
+  if (dv.send_ops_flags & KEYHOLEDV_QP_EX_WITH_MASKED_ATOMIC)
+    bytes = std::max<uint32_t>(bytes, verbs::kMaskedBlocks * KH_WQE_BLOCK);
+  return bytes;
+}
+
 // Points the queues of a new QP into its buffer.
 void set_rings(QpObject& qp, const SendGeometry& send, const RecvGeometry& recv,
                const Layout& layout) {
@@ -86,14 +108,16 @@ keyhole_create_qp_req make_request(const QpObject& qp, const SendGeometry& send,
 }
 
 // Null with errno set on failure. On success attr.cap says what the QP can do.
-ibv_qp* create(ibv_context* ibcontext, ibv_qp_init_attr_ex& attr) {
+ibv_qp* create(ibv_context* ibcontext, ibv_qp_init_attr_ex& attr,
+               const keyholedv_qp_init_attr& dv = {}) {
   if (int err = check(ibcontext, attr)) return fail(err);
   Context& context = context_of(ibcontext);
+  if (int err = check_dv(context, attr, dv)) return fail(err);
   Pd& domain = pd_of(attr.pd);
 
   const ibv_qp_cap& cap = attr.cap;
   const auto send = send_geometry(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data,
-                                  head_size(attr.qp_type), context.limits);
+                                  head_size(attr.qp_type), context.limits, largest_request(dv));
   if (!send) return fail(send.error());
   // With an SRQ the attributes of the QP's own receive queue are ignored: ibv_create_qp(3).
   const auto recv =
@@ -120,9 +144,17 @@ ibv_qp* create(ibv_context* ibcontext, ibv_qp_init_attr_ex& attr) {
   qp->srq = attr.srq ? &verbs::srq_of(attr.srq) : nullptr;
   verbs::init_qp(*qp, attr.qp_type, attr.sq_sig_all, send->max_sge, recv->max_sge, send->max_inline,
                  domain.single_threaded());
+  verbs::set_dv_limits(*qp, attr.qp_type,
+                       {.indirect = context.extras.indirect(),
+                        .masked_atomic = context.extras.masked_atomic(),
+                        .max_inline_entries = context.extras.max_inline_entries,
+                        .max_entries = context.extras.max_mkey_entries});
   const bool extended = attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if (extended) {
     if (int err = verbs::set_wr_ops(*qp, attr.qp_type, attr.send_ops_flags)) return fail(err);
+  }
+  if (dv.send_ops_flags) {
+    if (int err = verbs::set_dv_ops(*qp, dv.send_ops_flags)) return fail(err);
   }
 
   // The kernel is told how many entries a request may really have, since the device checks against
@@ -168,6 +200,11 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   return create(context, *attr);
+}
+
+ibv_qp* create_qp_dv(ibv_context* context, ibv_qp_init_attr_ex* attr,
+                     const keyholedv_qp_init_attr& dv_attr) {
+  return create(context, *attr, dv_attr);
 }
 
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {

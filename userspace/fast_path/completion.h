@@ -19,12 +19,14 @@ inline constexpr std::array<ibv_wc_opcode, 32> kSendCompletion = [] {
   map[KH_OP_SEND] = map[KH_OP_SEND_IMM] = map[KH_OP_SEND_INV] = IBV_WC_SEND;
   map[KH_OP_WRITE] = map[KH_OP_WRITE_IMM] = IBV_WC_RDMA_WRITE;
   map[KH_OP_READ] = IBV_WC_RDMA_READ;
-  map[KH_OP_CMP_SWAP] = map[KH_OP_MASKED_CMP_SWAP] = IBV_WC_COMP_SWAP;
-  map[KH_OP_FETCH_ADD] = map[KH_OP_MASKED_FETCH_ADD] = IBV_WC_FETCH_ADD;
+  map[KH_OP_CMP_SWAP] = IBV_WC_COMP_SWAP;
+  map[KH_OP_FETCH_ADD] = IBV_WC_FETCH_ADD;
   map[KH_OP_LOCAL_INV] = IBV_WC_LOCAL_INV;
   map[KH_OP_BIND_MW] = IBV_WC_BIND_MW;
-  map[KH_OP_REG_MR] = map[KH_OP_UMR_FILL] = map[KH_OP_UMR_INV] = IBV_WC_DRIVER1;
-  map[KH_OP_NOP] = IBV_WC_DRIVER2;
+  map[KH_OP_UMR_FILL] = map[KH_OP_UMR_INV] = static_cast<ibv_wc_opcode>(KEYHOLEDV_WC_UMR);
+  map[KH_OP_MASKED_CMP_SWAP] = static_cast<ibv_wc_opcode>(KEYHOLEDV_WC_MASKED_CMP_SWAP);
+  map[KH_OP_MASKED_FETCH_ADD] = static_cast<ibv_wc_opcode>(KEYHOLEDV_WC_MASKED_FETCH_ADD);
+  map[KH_OP_NOP] = static_cast<ibv_wc_opcode>(KEYHOLEDV_WC_NOP);
   map[KH_OP_FLUSH] = static_cast<ibv_wc_opcode>(8);  // IBV_WC_FLUSH, which old headers lack
   map[KH_OP_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE;
   return map;

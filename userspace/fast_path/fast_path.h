@@ -26,6 +26,13 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
+// keyholedv_post_send(). As post_send(); EINVAL also: access flags that no fill takes, a fill of no
+// entries or of more than the device has for it, without entries, or larger than the whole ring; a
+// KLM list that is missing, too short, or used from an offset that is no multiple of 8; a masked
+// atomic without 8 aligned bytes on both sides. A fill that is refused leaves the KLM list as it
+// was.
+int post_dv(ibv_qp* qp, keyholedv_send_wr* wr, keyholedv_send_wr** bad_wr);
+
 // Type 1. On success mw->rkey is the key that the window will have. EINVAL: not a type 1 window, a
 // QP that is not RC or UC or is not ready to send, unknown access flags, a length without a region;
 // EPERM: window and region of different PDs; ENOMEM: ring full. What the device has to decide
@@ -64,6 +71,21 @@ void clean_qp(Qp& qp);
 // After init_qp(): fills the ibv_wr_* pointers of qp.ex. EOPNOTSUPP when send_ops_flags
 // (IBV_QP_EX_WITH_*) asks for what the type does not have.
 int set_wr_ops(Qp& qp, ibv_qp_type type, std::uint64_t send_ops_flags);
+
+// What the device has for direct verbs; zero from an older device or driver.
+struct DvLimits {
+  bool indirect = false;       // KH_CAP_INDIRECT
+  bool masked_atomic = false;  // KH_CAP_MASKED_ATOMIC
+  unsigned max_inline_entries = 0;
+  std::uint32_t max_entries = 0;  // of an indirect mkey
+};
+
+// After init_qp(), before the QP leaves RESET: lets it post what the device has and its type takes.
+void set_dv_limits(Qp& qp, ibv_qp_type type, const DvLimits& limits);
+
+// After set_wr_ops() and set_dv_limits(): fills the pointers of qp.dv. EOPNOTSUPP when
+// send_ops_flags (KEYHOLEDV_QP_EX_WITH_*) asks for what type or device do not have.
+int set_dv_ops(Qp& qp, std::uint64_t send_ops_flags);
 
 // wc_flags of ibv_create_cq_ex that the device can give; refuse others with EOPNOTSUPP.
 inline constexpr std::uint64_t kCqWcFlags =

@@ -7,7 +7,7 @@
 // then and the device writes no more of them.
 
 #include "completion.h"
-#include "wqe.h"
+#include "dv.h"
 
 namespace keyhole::verbs {
 namespace {
@@ -54,11 +54,24 @@ void init_qp(Qp& qp, ibv_qp_type type, bool sq_sig_all, unsigned max_send_sge,
   set_qp_state(qp, IBV_QPS_RESET);
 }
 
+void set_dv_limits(Qp& qp, ibv_qp_type type, const DvLimits& limits) {
+  const bool rc = type == IBV_QPT_RC;
+  std::uint32_t opcodes = bit(KEYHOLEDV_WR_NOP);
+  if (rc && limits.indirect) opcodes |= bit(KEYHOLEDV_WR_FILL) | bit(KEYHOLEDV_WR_INVALIDATE);
+  if (rc && limits.masked_atomic)
+    opcodes |= bit(KEYHOLEDV_WR_MASKED_CMP_SWAP) | bit(KEYHOLEDV_WR_MASKED_FETCH_ADD);
+  qp.sq.dv_type_allows = qp.sq.ring ? static_cast<std::uint8_t>(opcodes) : 0;
+  qp.sq.max_inline_entries =
+      static_cast<std::uint8_t>(std::min(limits.max_inline_entries, kMostInlineEntries));
+  qp.sq.max_list_entries = limits.max_entries;
+}
+
 void set_qp_state(Qp& qp, ibv_qp_state state) {
   qp.state = state;
   const bool sends = state != IBV_QPS_RESET && state != IBV_QPS_INIT && state != IBV_QPS_RTR;
   qp.sq.lock.lock();
   qp.sq.allowed = sends ? qp.sq.type_allows : 0;
+  qp.sq.dv_allowed = sends ? qp.sq.dv_type_allows : 0;
   qp.sq.direct = qp.sq.ud ? 0 : qp.sq.allowed & kDirectOpcodes;
   qp.sq.lock.unlock();
   qp.rq.lock.lock();

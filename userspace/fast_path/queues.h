@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
 // The queues as the fast path sees them: plain structs over memory that the control path allocated
-// and the device was told of. They depend on the public verbs types and on keyhole_hw.h alone, so
-// the same code runs inside libibverbs and in a native test that plays the kernel.
+// and the device was told of. They depend on the public verbs types (keyholedv.h among them) and on
+// keyhole_hw.h alone, so the same code runs inside libibverbs and in a native test that plays the
+// kernel.
 //
 // Each object begins with the verbs object that applications hold (and Qp and Srq with the fields
 // that rdma-core's private struct verbs_qp and struct verbs_srq add to it), so that the pointer an
@@ -21,6 +22,7 @@
 #include <infiniband/verbs.h>
 
 #include "keyhole_hw.h"
+#include "keyholedv.h"
 #include "lock.h"
 
 namespace keyhole::verbs {
@@ -51,7 +53,11 @@ struct alignas(kCacheLine) SendQueue {
   std::uint8_t max_sge = 0;
   std::uint8_t direct_inline = 0;  // bytes of inline data that put_direct() may copy
   bool ud = false;
-  std::uint32_t type_allows = 0;  // what `allowed` becomes in RTS: set by init_qp()
+  std::uint8_t dv_allowed = 0;          // bit n: opcode n of enum keyholedv_wr_opcode, likewise
+  std::uint8_t dv_type_allows = 0;      // what it becomes in RTS: set by set_dv_limits()
+  std::uint8_t max_inline_entries = 0;  // of a fill
+  std::uint32_t max_list_entries = 0;   // of a fill from a KLM list
+  std::uint32_t type_allows = 0;        // what `allowed` becomes in RTS: set by init_qp()
   kh_qp_db* db = nullptr;
 
   // The WQE that the ibv_wr_* builder is at work on, between wr_start and wr_complete.
@@ -99,6 +105,7 @@ struct Qp {
   Cq* recv_cq = nullptr;
   Srq* srq = nullptr;
   ibv_qp_state state = IBV_QPS_RESET;  // as last commanded
+  keyholedv_qp_ex dv{};                // empty unless created with keyholedv's send_ops_flags
 };
 
 struct Srq {
@@ -164,6 +171,9 @@ static_assert(KH_WQE_SOLICITED == IBV_SEND_SOLICITED && KH_WQE_INLINE == IBV_SEN
 // From what the application holds to what it is. The verbs object is the first member of each.
 inline Qp& qp_of(ibv_qp* qp) { return *reinterpret_cast<Qp*>(qp); }
 inline Qp& qp_of(ibv_qp_ex* qp) { return *reinterpret_cast<Qp*>(qp); }
+inline Qp& qp_of(keyholedv_qp_ex* qp) {
+  return *reinterpret_cast<Qp*>(reinterpret_cast<std::byte*>(qp) - offsetof(Qp, dv));
+}
 inline Cq& cq_of(ibv_cq* cq) { return *reinterpret_cast<Cq*>(cq); }
 inline Cq& cq_of(ibv_cq_ex* cq) { return *reinterpret_cast<Cq*>(cq); }
 inline Srq& srq_of(ibv_srq* srq) { return *reinterpret_cast<Srq*>(srq); }

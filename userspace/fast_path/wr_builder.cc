@@ -8,50 +8,11 @@
 // The first error of a batch sticks: from then on no call writes anything, and wr_complete returns
 // it and posts nothing of the batch. The lock is held from wr_start to wr_complete or wr_abort.
 
+#include "builder.h"
 #include "fast_path.h"
-#include "wqe.h"
 
 namespace keyhole::verbs {
 namespace {
-
-using Build = SendQueue::Build;
-
-// The first error counts. With no room left and no place for data, nothing more is written.
-[[gnu::cold]] void fail(Build& build, int error) {
-  if (!build.error) build.error = error;
-  build.limit = build.end;
-  build.data = nullptr;
-}
-
-// Begins a request of one block whose data, if it takes any, starts at data_offset. Null when the
-// batch has failed.
-template <unsigned data_offset>
-inline std::byte* begin(SendQueue& sq, ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm) {
-  Build& build = sq.build;
-  constexpr unsigned flags_taken = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
-  if (build.end == build.limit) [[unlikely]]
-    return fail(build, ENOMEM), nullptr;
-  if (ex->wr_flags & ~flags_taken) [[unlikely]]
-    return fail(build, EINVAL), nullptr;
-
-  std::byte* wqe = block_at(sq, build.end);
-  put_ctrl(wqe, wqe_head(opcode, ex->wr_flags | sq.always_flags, 1, 0), imm, ex->wr_id);
-  build.wqe = wqe;
-  build.data = data_offset ? wqe + data_offset : nullptr;
-  build.index = build.end++;
-  return wqe;
-}
-
-// ctrl of the WQE that is being built, in the ring; software alone writes there.
-kh_wqe_ctrl& ctrl_of(const Build& build) { return part_of<kh_wqe_ctrl>(build.wqe, 0); }
-
-// Makes the request long enough for its data. False when the batch has failed.
-inline bool extend(Build& build, unsigned nblocks) {
-  if (nblocks > build.limit - build.index) [[unlikely]]
-    return fail(build, ENOMEM), false;
-  build.end = build.index + nblocks;
-  return true;
-}
 
 // ---- requests ----------------------------------------------------------------------------------
 
@@ -60,7 +21,7 @@ template <bool ud>
 inline void send(ibv_qp_ex* ex, unsigned opcode, std::uint32_t imm) {
   SendQueue& sq = qp_of(ex).sq;
   if (ud && sq.build.address_missing) [[unlikely]]
-    return fail(sq.build, EINVAL);
+    return fail_batch(sq.build, EINVAL);
   std::byte* wqe = begin < ud ? kUdBytes : kRdmaBytes > (sq, ex, opcode, imm);
   if (!wqe) [[unlikely]]
     return;
@@ -130,13 +91,13 @@ void wr_atomic_write(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_add
   std::memcpy(wqe + kRdmaBytes, value, 8);
 }
 
-void wr_flush(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr, std::size_t length,
-              std::uint8_t type, std::uint8_t level) {
+[[maybe_unused]] void wr_flush(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t remote_addr,
+                               std::size_t length, std::uint8_t type, std::uint8_t level) {
   SendQueue& sq = qp_of(ex).sq;
   const bool range = level == KH_FLUSH_RANGE;
   if (!type || (type & ~(KH_FLUSH_GLOBAL | KH_FLUSH_PERSISTENT)) || level > KH_FLUSH_MR ||
       (range && length > KH_MAX_MSG_SIZE)) [[unlikely]]
-    return fail(sq.build, EINVAL);
+    return fail_batch(sq.build, EINVAL);
   std::byte* wqe = begin<0>(sq, ex, KH_OP_FLUSH, 0);
   if (!wqe) [[unlikely]]
     return;
@@ -151,10 +112,10 @@ void wr_local_inv(ibv_qp_ex* ex, std::uint32_t rkey) {
 void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
   SendQueue& sq = qp_of(ex).sq;
   if (mw->type != IBV_MW_TYPE_2) [[unlikely]]
-    return fail(sq.build, EINVAL);
+    return fail_batch(sq.build, EINVAL);
   const auto [access, error] = check_bind(*mw, *info);
   if (error) [[unlikely]]
-    return fail(sq.build, error);
+    return fail_batch(sq.build, error);
   if (std::byte* wqe = begin<0>(sq, ex, KH_OP_BIND_MW, 0))
     put_bind(wqe, mw->rkey, rkey, *info, access);
 }
@@ -170,7 +131,7 @@ void set_sge_list(ibv_qp_ex* ex, std::size_t num_sge, const ibv_sge* list) {
   SendQueue& sq = qp_of(ex).sq;
   Build& build = sq.build;
   if (!build.data || num_sge > (is_atomic(build) ? 1 : sq.max_sge)) [[unlikely]]
-    return fail(build, EINVAL);
+    return fail_batch(build, EINVAL);
   const unsigned nblocks = blocks_of(build.data - build.wqe + num_sge * sizeof(kh_sge));
   if (!extend(build, nblocks)) [[unlikely]]
     return;
@@ -183,7 +144,7 @@ void set_sge_list(ibv_qp_ex* ex, std::size_t num_sge, const ibv_sge* list) {
 void set_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
   Build& build = qp_of(ex).sq.build;
   if (!build.data) [[unlikely]]
-    return fail(build, EINVAL);
+    return fail_batch(build, EINVAL);
   ctrl_of(build).num_sge = 1;
   auto& sge = part_of<kh_sge>(build.data, 0);
   sge.addr = addr;
@@ -208,7 +169,7 @@ bool takes_inline(const Build& build) {
 inline std::byte* begin_inline(SendQueue& sq, std::size_t total) {
   Build& build = sq.build;
   if (!build.data || !takes_inline(build) || total > sq.max_inline) [[unlikely]]
-    return fail(build, EINVAL), nullptr;
+    return fail_batch(build, EINVAL), nullptr;
   const unsigned nblocks = blocks_of(build.data - build.wqe + total);
   if (!extend(build, nblocks)) [[unlikely]]
     return nullptr;
@@ -231,7 +192,8 @@ void set_inline_data_list(ibv_qp_ex* ex, std::size_t num_buf, const ibv_data_buf
   SendQueue& sq = qp_of(ex).sq;
   std::size_t total = 0;
   for (std::size_t i = 0; i < num_buf; i++) {
-    if (list[i].length > sq.max_inline) return fail(sq.build, EINVAL);  // nor may the sum wrap
+    if (list[i].length > sq.max_inline)  // nor may the sum wrap
+      return fail_batch(sq.build, EINVAL);
     total += list[i].length;
   }
   std::byte* to = begin_inline(sq, total);
@@ -243,7 +205,7 @@ void set_inline_data_list(ibv_qp_ex* ex, std::size_t num_buf, const ibv_data_buf
 void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t qpn, std::uint32_t qkey) {
   Build& build = qp_of(ex).sq.build;
   if (!ah || !build.data) [[unlikely]]
-    return fail(build, EINVAL);
+    return fail_batch(build, EINVAL);
   put_ud(build.wqe, ah_of(ah).av, qpn, qkey);
   build.address_missing = false;
 }
@@ -259,7 +221,7 @@ inline void start(SendQueue& sq) {
   build.error = 0;
   build.address_missing = 0;
   if (!sq.allowed) [[unlikely]]  // not in a state to send
-    fail(build, EINVAL);
+    fail_batch(build, EINVAL);
 }
 
 [[gnu::noinline, gnu::cold]] void start_contended(SendQueue& sq) {
@@ -298,7 +260,7 @@ void wr_abort(ibv_qp_ex* ex) { qp_of(ex).sq.lock.unlock(); }
 // For a builder that the QP's type does not have: whatever its arguments, the batch fails.
 template <class... Args>
 void wr_refuse(ibv_qp_ex* ex, Args...) {
-  fail(qp_of(ex).sq.build, EINVAL);
+  fail_batch(qp_of(ex).sq.build, EINVAL);
 }
 
 template <class... Args>

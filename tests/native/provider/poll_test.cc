@@ -53,6 +53,7 @@ TEST(Poll, every_field_of_a_receive_is_delivered) {
 }
 
 TEST(Poll, opcodes_of_the_device_become_those_of_verbs) {
+  constexpr auto dv = [](keyholedv_wc_opcode opcode) { return static_cast<ibv_wc_opcode>(opcode); };
   const std::map<unsigned, ibv_wc_opcode> map = {{KH_OP_SEND, IBV_WC_SEND},
                                                  {KH_OP_SEND_IMM, IBV_WC_SEND},
                                                  {KH_OP_SEND_INV, IBV_WC_SEND},
@@ -63,6 +64,13 @@ TEST(Poll, opcodes_of_the_device_become_those_of_verbs) {
                                                  {KH_OP_FETCH_ADD, IBV_WC_FETCH_ADD},
                                                  {KH_OP_LOCAL_INV, IBV_WC_LOCAL_INV},
                                                  {KH_OP_BIND_MW, IBV_WC_BIND_MW},
+                                                 {KH_OP_UMR_FILL, dv(KEYHOLEDV_WC_UMR)},
+                                                 {KH_OP_UMR_INV, dv(KEYHOLEDV_WC_UMR)},
+                                                 {KH_OP_MASKED_CMP_SWAP,
+                                                  dv(KEYHOLEDV_WC_MASKED_CMP_SWAP)},
+                                                 {KH_OP_MASKED_FETCH_ADD,
+                                                  dv(KEYHOLEDV_WC_MASKED_FETCH_ADD)},
+                                                 {KH_OP_NOP, dv(KEYHOLEDV_WC_NOP)},
                                                  {KH_OP_FLUSH, static_cast<ibv_wc_opcode>(8)},
                                                  {KH_OP_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE}};
   QpTest t;
@@ -71,6 +79,12 @@ TEST(Poll, opcodes_of_the_device_become_those_of_verbs) {
     const auto wcs = poll(t.send_cq);
     ASSERT_EQ(wcs.size(), 1u);
     EXPECT_EQ(wcs[0].opcode, verbs) << device;
+    // The extended CQ says the same.
+    t.send_cq.put(t.qp.send_cqe(1, 0, static_cast<std::uint8_t>(device)));
+    ibv_poll_cq_attr attr{};
+    ASSERT_EQ(ibv_start_poll(&t.send_cq.cq.ex, &attr), 0);
+    EXPECT_EQ(ibv_wc_read_opcode(&t.send_cq.cq.ex), verbs) << device;
+    ibv_end_poll(&t.send_cq.cq.ex);
   }
   kh_cqe cqe = t.qp.recv_cqe(0);
   cqe.opcode = KH_CQE_RECV_WRITE_IMM;

@@ -95,6 +95,10 @@ struct QpOptions {
   bool sq_sig_all = false;
   bool single_threaded = false;
   ibv_qp_state state = IBV_QPS_RTS;
+  DvLimits dv = {.indirect = true,
+                 .masked_atomic = true,
+                 .max_inline_entries = KH_MAX_INLINE_ENTRIES,
+                 .max_entries = KH_MAX_INDIRECT};
 };
 
 struct QpRig {
@@ -131,6 +135,8 @@ struct QpRig {
     init_qp(qp, o.type, o.sq_sig_all, o.max_send_sge, o.max_recv_sge, o.max_inline,
             o.single_threaded);
     set_wr_ops(qp, o.type, 0);
+    set_dv_limits(qp, o.type, o.dv);
+    set_dv_ops(qp, 0);
     if (!table.insert(qpn, &qp)) std::abort();
     set_qp_state(qp, o.state);
   }
@@ -138,6 +144,10 @@ struct QpRig {
 
   ibv_qp* ibv() { return &qp.ibv; }
   ibv_qp_ex* ex() { return &qp.ex; }
+  keyholedv_qp_ex* dv() { return &qp.dv; }
+  int post_dv(keyholedv_send_wr& wr, keyholedv_send_wr** bad = nullptr) {
+    return verbs::post_dv(ibv(), &wr, bad);
+  }
 
   // The WQE at a block index, unrolled from the ring.
   std::vector<std::byte> wqe(std::uint32_t index) const {
