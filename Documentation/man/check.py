@@ -25,7 +25,28 @@ def section(page, name):
     return found.group(1) if found else ""
 
 
+MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".EX", ".EE", ".nf", ".fi", '.\\"'}
+CLOSES = {".EE": ".EX", ".fi": ".nf"}
+
+
 class ManPages(unittest.TestCase):
+    def test_only_macros_that_every_man_knows_and_each_block_closed(self):
+        for page in sorted(set(PAGES) - set(ALIASES)):
+            opened = None
+            for number, line in enumerate(PAGES[page].splitlines(), 1):
+                with self.subTest(page, line=number):
+                    macro = line.split()[0] if line.startswith((".", "'")) else None
+                    self.assertIn(macro, MACROS | {None})
+                    if macro in CLOSES.values():
+                        self.assertIsNone(opened)
+                        opened = macro
+                    elif macro in CLOSES:
+                        self.assertEqual(opened, CLOSES[macro])
+                        opened = None
+                    # Escapes: fonts, and characters that troff would otherwise take for something else.
+                    self.assertEqual(re.sub(r"\\f[BIP]|\\\((?:aq|ga|ha|ti)|\\[e\-&\"]", "", line).count("\\"), 0, line)
+            self.assertIsNone(opened, page)
+
     def test_troff_finds_nothing_to_warn_of(self):
         if not shutil.which("groff"):
             self.skipTest("no groff here")
