@@ -84,6 +84,7 @@ class ManPages(unittest.TestCase):
         for page in set(PAGES) - set(ALIASES):
             with self.subTest(page):
                 others = re.findall(r"\\fB(\w+)\\fP\((\d)\)", section(page, "EXAMPLES"))
+                self.assertTrue(section(page, "EXAMPLES"))
                 found = list(programs(FOLDER / page)) or [1 for name, number in others for _ in
                                                            programs(FOLDER / f"{name}.{number}")]
                 self.assertTrue(found)
