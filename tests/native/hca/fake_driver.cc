@@ -230,7 +230,7 @@ uint32_t FakeDriver::create_indirect(uint32_t pdn, uint32_t max_entries, uint32_
   create.create_mkey.pdn = pdn;
   create.create_mkey.access = access;
   create.create_mkey.max_entries = max_entries;
-  return must(create).result;
+  return must(create).result[0];
 }
 
 uint32_t FakeDriver::create_klm_list(uint32_t pdn, const std::byte* memory, size_t size) {
@@ -239,7 +239,7 @@ uint32_t FakeDriver::create_klm_list(uint32_t pdn, const std::byte* memory, size
   create.create_mkey.pdn = pdn;
   create.create_mkey.length = size;
   create.create_mkey.pages = host_.pages(memory, size);
-  return must(create).result;
+  return must(create).result[0];
 }
 
 uint32_t FakeDriver::create_window(uint32_t pdn, kh_mkey_kind kind) {
