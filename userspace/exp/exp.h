@@ -48,6 +48,15 @@ constexpr bool mask_is_known(uint64_t mask, uint64_t first_reserved) {
   return mask < first_reserved;
 }
 
+// The number in an enumeration's place, which a C program may have filled with anything.
+template <class Enum>
+uint32_t number_in(const Enum& place) {
+  static_assert(sizeof(Enum) == sizeof(uint32_t));
+  uint32_t number;
+  std::memcpy(&number, &place, sizeof(number));
+  return number;
+}
+
 // Bytes of a receive that may come inline. Keyhole's receives go where they are told to in any
 // case: the answer says that asking does no harm.
 inline constexpr uint32_t kMaxInlineReceive = 512;

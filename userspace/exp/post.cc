@@ -284,7 +284,7 @@ int post_by_direct_verbs(ibv_qp* qp, const ibv_exp_send_wr& from, keyholedv_wr_o
 int post_chain(ibv_qp* qp, ibv_exp_send_wr* first, ibv_exp_send_wr*& bad) {
   Collected collected(qp);
   for (ibv_exp_send_wr* wr = first; wr; wr = wr->next) {
-    const SendOpcode* opcode = send_opcode(wr->exp_opcode);
+    const SendOpcode* opcode = send_opcode(number_in(wr->exp_opcode));
     int err = 0;
     if (!opcode || !mask_is_known(wr->comp_mask, IBV_EXP_SEND_WR_ATTR_RESERVED))
       err = EINVAL;

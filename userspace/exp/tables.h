@@ -228,9 +228,9 @@ inline constexpr SendOpcode kSendOpcodes[] = {
     {IBV_EXP_WR_CQE_WAIT, Way::kNotServed, 0},
 };
 
-constexpr const SendOpcode* send_opcode(ibv_exp_wr_opcode opcode) {
+constexpr const SendOpcode* send_opcode(uint32_t opcode) {
   for (const SendOpcode& row : kSendOpcodes)
-    if (row.from == opcode) return &row;
+    if (static_cast<uint32_t>(row.from) == opcode) return &row;
   return nullptr;
 }
 
