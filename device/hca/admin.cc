@@ -232,7 +232,7 @@ std::optional<AdminResult> Admin::check() {
 bool Admin::wants_pages() const {
   switch (cmd_.hdr.opcode) {
     case KH_ADM_CREATE_MKEY:
-      return cmd_.create_mkey.kind == KH_MKEY_DIRECT;
+      return cmd_.create_mkey.kind == KH_MKEY_DIRECT || cmd_.create_mkey.kind == KH_MKEY_KLM_LIST;
     case KH_ADM_MODIFY_MKEY:
       return (cmd_.modify_mkey.mask & KH_MKEY_MOD_TRANSLATION) != 0;
     default:

@@ -18,7 +18,8 @@ AdminResult Admin::nop() { return AdminResult::done(); }
 AdminResult Admin::query_device() {
   kh_device_attr attr{};
   attr.fw_version = uint64_t{KH_HW_MAJOR} << 32 | KH_HW_MINOR << 16 | 1;
-  attr.caps = KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE | KH_CAP_FLUSH | KH_CAP_ATOMIC_WRITE;
+  attr.caps = KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_INDIRECT | KH_CAP_MASKED_ATOMIC |
+              KH_CAP_SRQ_RESIZE | KH_CAP_FLUSH | KH_CAP_ATOMIC_WRITE;
   // EUI-64 of the permanent MAC.
   const auto& mac = hca_.options_.mac.bytes;
   std::array<uint8_t, 8> guid = {
@@ -46,7 +47,9 @@ AdminResult Admin::query_device() {
   attr.max_contexts = static_cast<uint32_t>(hca_.contexts_.size());
   attr.max_eq = DeviceLimits::max_eq;
   attr.max_fast_reg_pages = 0;
-  attr.max_indirect = 0;
+  attr.max_indirect = KH_MAX_INDIRECT;
+  attr.max_inline_entries = KH_MAX_INLINE_ENTRIES;
+  attr.max_depth = KH_MAX_DEPTH;
   output(attr);
   return AdminResult::done();
 }

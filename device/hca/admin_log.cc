@@ -40,7 +40,8 @@ std::string access(uint32_t bits) {
 }
 
 std::string mkey_kind(uint8_t kind) {
-  constexpr const char* names[] = {"DIRECT", "PHYS", "FREE", "MW1", "MW2", "INDIRECT"};
+  constexpr const char* names[] = {"DIRECT", "PHYS",     "FREE",    "MW1",
+                                   "MW2",    "INDIRECT", "KLM_LIST"};
   return kind < std::size(names) ? names[kind] : fmt::format("{}", kind);
 }
 

@@ -46,23 +46,31 @@ AdminResult Admin::create_mkey() {
     case KH_MKEY_FREE:
     case KH_MKEY_MW1:
     case KH_MKEY_MW2:
-      break;
     case KH_MKEY_INDIRECT:
-      return AdminResult::refuse(offsetof(kh_cmd_create_mkey, kind), KH_ST_NOSUPP);
+    case KH_MKEY_KLM_LIST:
+      break;
     default:
       return refuse(offsetof(kh_cmd_create_mkey, kind));
   }
   auto kind = static_cast<MkeyKind>(body.kind);
   bool direct = kind == MkeyKind::direct;
-  bool fillable = kind == MkeyKind::free;
-  if (is_window(kind) ? body.access != 0
+  bool indirect = kind == MkeyKind::indirect;
+  bool list = kind == MkeyKind::klm_list;
+  if (is_window(kind) || list ? body.access != 0
                       : (body.access & ~(direct ? direct_access : KH_ACCESS_MASK)) != 0 ||
                             write_without_local_write(body.access))
     return refuse(offsetof(kh_cmd_create_mkey, access));
-  if (fillable ? body.max_entries == 0 || body.max_entries > KH_PAGES_PER_LIST * KH_PAGES_PER_LIST
-               : body.max_entries != 0)
+  // An indirect key has no addresses before its fill.
+  if (indirect && (body.access & KH_ACCESS_ZERO_BASED))
+    return refuse(offsetof(kh_cmd_create_mkey, access));
+  const uint32_t most = indirect                 ? KH_MAX_INDIRECT
+                        : kind == MkeyKind::free ? KH_PAGES_PER_LIST * KH_PAGES_PER_LIST
+                                                 : 0;
+  if (body.max_entries > most || (most > 0 && body.max_entries == 0))
     return refuse(offsetof(kh_cmd_create_mkey, max_entries));
-  if (direct) {
+  if (direct || list) {
+    // Its entries are read as 8 byte numbers.
+    if (list && (body.offset & 7)) return refuse(offsetof(kh_cmd_create_mkey, offset));
     if (auto no = refuse_range(body, pages_, (body.access & KH_ACCESS_ZERO_BASED) != 0)) return *no;
   } else {
     if (body.start != 0) return refuse(offsetof(kh_cmd_create_mkey, start));
@@ -163,6 +171,12 @@ AdminResult Admin::query_mkey() {
   attr.windows = mkey->windows;
   attr.bound_to = mkey->bound_to;
   attr.bound_qpn = mkey->bound_qpn;
+  if (mkey->indirect && mkey->valid) {
+    const EntryTable& table = mkey->indirect->table;
+    attr.num_entries = static_cast<uint32_t>(table.entries.size());
+    attr.repeat_count = table.rounds;
+    attr.depth = table.depth;
+  }
   output(attr);
   return AdminResult::done();
 }

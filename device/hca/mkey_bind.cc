@@ -25,7 +25,8 @@ std::expected<const Mkey*, uint32_t> MkeyTable::region_for_bind(const kh_wqe_bin
   const Mkey* region = find(request.mr_key);
   if (!region || region->kind == MkeyKind::none)
     return std::unexpected(KH_SYN_BIND | why_not_found(request.mr_key));
-  if (is_window(region->kind)) return std::unexpected(KH_SYN_BIND_REGION);
+  if (is_window(region->kind) || region->kind == MkeyKind::klm_list)
+    return std::unexpected(KH_SYN_BIND_REGION);
   if (!region->valid) return std::unexpected(KH_SYN_BIND | KH_SYN_KEY_FREE);
   if (request.mr_key == local_dma_lkey) return std::unexpected(KH_SYN_BIND_REGION);
   if (region->kind == MkeyKind::phys && !who.kernel)

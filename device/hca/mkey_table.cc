@@ -40,7 +40,8 @@ std::expected<MemoryCursor, uint32_t> MkeyTable::local_slowly(uint32_t key, uint
                                                               const KeyUser& who) {
   const Mkey* mkey = find(key);
   if (!mkey || mkey->kind == MkeyKind::none) return local_error(why_not_found(key));
-  if (is_window(mkey->kind)) return local_error(KH_SYN_KEY_KIND);
+  if (is_window(mkey->kind) || mkey->kind == MkeyKind::klm_list)
+    return local_error(KH_SYN_KEY_KIND);
   if (!mkey->valid) return local_error(KH_SYN_KEY_FREE);
   if (mkey->kind == MkeyKind::phys && !who.kernel) return local_error(KH_SYN_KEY_KIND);
   if (mkey->pdn != who.pdn && key != local_dma_lkey) return local_error(KH_SYN_KEY_PD);
@@ -48,8 +49,10 @@ std::expected<MemoryCursor, uint32_t> MkeyTable::local_slowly(uint32_t key, uint
   if (phys ? addr + (length - 1) < addr : !holds(*mkey, addr, length))
     return local_error(KH_SYN_KEY_RANGE);
   if (write && !(mkey->access & KH_ACCESS_LOCAL_WRITE)) return local_error(KH_SYN_KEY_RIGHTS);
-  if (phys) return MemoryCursor(memory_, nullptr, addr, length, write);
-  return MemoryCursor(memory_, &mkey->pages, mkey->offset + (addr - mkey->start), length, write);
+  if (phys) return MemoryCursor(memory_, addr, length, write);
+  if (mkey->kind == MkeyKind::indirect)
+    return walk(*mkey, addr - mkey->start, length, write, KH_SYN_LOCAL_ENTRY);
+  return MemoryCursor(mkey->pages, mkey->offset + (addr - mkey->start), length, write);
 }
 
 std::expected<MemoryCursor, uint32_t> MkeyTable::remote_slowly(uint32_t key, uint64_t addr,
@@ -59,7 +62,8 @@ std::expected<MemoryCursor, uint32_t> MkeyTable::remote_slowly(uint32_t key, uin
   const Mkey* mkey = find(key);
   if (!mkey || mkey->kind == MkeyKind::none) return remote_error(why_not_found(key));
   if (!mkey->valid) return remote_error(KH_SYN_KEY_FREE);
-  if (key == local_dma_lkey || (mkey->kind == MkeyKind::phys && !who.kernel))
+  if (key == local_dma_lkey || mkey->kind == MkeyKind::klm_list ||
+      (mkey->kind == MkeyKind::phys && !who.kernel))
     return remote_error(KH_SYN_KEY_KIND);
   if (mkey->pdn != who.pdn) return remote_error(KH_SYN_KEY_PD);
   if (mkey->kind == MkeyKind::mw2 && mkey->bound_qpn != who.qpn) return remote_error(KH_SYN_KEY_QP);
@@ -67,19 +71,40 @@ std::expected<MemoryCursor, uint32_t> MkeyTable::remote_slowly(uint32_t key, uin
   if (phys ? addr + (length - 1) < addr : !holds(*mkey, addr, length))
     return remote_error(KH_SYN_KEY_RANGE);
   if (!(mkey->access & right)) return remote_error(KH_SYN_KEY_RIGHTS);
-  if (phys) return MemoryCursor(memory_, nullptr, addr, length, write);
+  if (phys) return MemoryCursor(memory_, addr, length, write);
   uint64_t position = mkey->offset + (addr - mkey->start);
-  if (!is_window(mkey->kind)) return MemoryCursor(memory_, &mkey->pages, position, length, write);
+  if (mkey->kind == MkeyKind::indirect)
+    return walk(*mkey, position, length, write, KH_SYN_REMOTE_ENTRY);
+  if (!is_window(mkey->kind)) return MemoryCursor(mkey->pages, position, length, write);
 
   // Through the region, which cannot go away or change while a window is bound to it; looked up all
   // the same, so that this holds by itself.
   const Mkey* region = find(mkey->bound_to);
   if (!region || !region->valid) return remote_error(KH_SYN_KEY_FREE);
   if (region->kind == MkeyKind::phys)
-    return MemoryCursor(memory_, nullptr, position, length, write);
+    return MemoryCursor(memory_, position, length, write);
   if (position > region->length || length > region->length - position)
     return remote_error(KH_SYN_KEY_RANGE);
-  return MemoryCursor(memory_, &region->pages, region->offset + position, length, write);
+  if (region->kind == MkeyKind::indirect)
+    return walk(*region, position, length, write, KH_SYN_REMOTE_ENTRY);
+  return MemoryCursor(region->pages, region->offset + position, length, write);
+}
+
+std::expected<MemoryCursor, uint32_t> MkeyTable::walk(const Mkey& mkey, uint64_t position,
+                                                      uint64_t length, bool write, uint32_t use) {
+  walk_.begin(mkey, position, length, write, mkey.pdn, use);
+  return MemoryCursor(walk_, length);
+}
+
+uint32_t MkeyTable::entry_fault_slowly(const Mkey* mkey, uint32_t key, uint64_t addr,
+                                       uint64_t length, bool write, uint32_t pdn) const {
+  if (!mkey || mkey->kind == MkeyKind::none) return why_not_found(key);
+  if (mkey->kind != MkeyKind::direct && mkey->kind != MkeyKind::indirect) return KH_SYN_KEY_KIND;
+  if (!mkey->valid) return KH_SYN_KEY_FREE;
+  if (mkey->pdn != pdn) return KH_SYN_KEY_PD;
+  if (!holds(*mkey, addr, length)) return KH_SYN_KEY_RANGE;
+  if (write && !(mkey->access & KH_ACCESS_LOCAL_WRITE)) return KH_SYN_KEY_RIGHTS;
+  return KH_SYN_NONE;
 }
 
 // --- Allocation -------------------------------------------------------------------------------
@@ -106,7 +131,7 @@ void MkeyTable::put_free(uint32_t index) {
   ++free_count_;
 }
 
-void MkeyTable::fill(Mkey& mkey, Attributes& attributes) {
+void MkeyTable::describe(Mkey& mkey, Attributes& attributes) {
   mkey.pdn = attributes.pdn;
   mkey.access = attributes.access;
   mkey.start = attributes.start;
@@ -119,6 +144,14 @@ void MkeyTable::fill(Mkey& mkey, Attributes& attributes) {
 std::expected<uint32_t, uint8_t> MkeyTable::create(Attributes attributes) {
   while (free_count_ <= resting && grow()) {
   }
+  std::unique_ptr<Indirect> indirect;
+  if (attributes.kind == MkeyKind::indirect) {
+    Charge charge(budget_, Indirect::cost(attributes.max_entries));
+    if (!charge) return std::unexpected(KH_ST_NOMEM);
+    indirect = std::make_unique<Indirect>();
+    indirect->created_access = attributes.access;
+    indirect->charge = std::move(charge);
+  }
   if (free_count_ == 0 || !budget_.take(sizeof(Mkey))) return std::unexpected(KH_ST_NOMEM);
   uint32_t index = oldest_free_;
   Mkey& mkey = at(index);
@@ -129,8 +162,10 @@ std::expected<uint32_t, uint8_t> MkeyTable::create(Attributes attributes) {
   mkey.next = 0;
   mkey.key = index << KH_KEY_VARIANT_BITS | KH_KEY_VARIANT(mkey.key + 1);
   mkey.kind = attributes.kind;
-  mkey.valid = attributes.kind == MkeyKind::direct || attributes.kind == MkeyKind::phys;
-  fill(mkey, attributes);
+  mkey.valid = attributes.kind == MkeyKind::direct || attributes.kind == MkeyKind::phys ||
+               attributes.kind == MkeyKind::klm_list;
+  mkey.indirect = std::move(indirect);
+  describe(mkey, attributes);
   return mkey.key;
 }
 

@@ -10,6 +10,7 @@
 //
 // Windows hold no memory of their own. A window is checked against its own range and rights, then
 // its bytes are reached through the region that it is bound to, which is looked up at each use.
+// Indirect keys have theirs in other keys: see indirect.h.
 
 #pragma once
 
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "hca/host.h"
+#include "hca/indirect.h"
 #include "hca/memory_budget.h"
 #include "hca/page_list.h"
 #include "keyhole_hw.h"
@@ -34,6 +36,7 @@ enum class MkeyKind : uint8_t {
   mw1 = KH_MKEY_MW1,
   mw2 = KH_MKEY_MW2,
   indirect = KH_MKEY_INDIRECT,
+  klm_list = KH_MKEY_KLM_LIST,
   none = 0xff,
 };
 
@@ -55,18 +58,22 @@ struct KeyUser {
 class MemoryCursor {
  public:
   MemoryCursor() = default;  // zero bytes
-  MemoryCursor(GuestMemory& memory, const PageList* pages, uint64_t position, uint64_t length,
-               bool write)
-      : memory_(&memory), pages_(pages), position_(position), left_(length), write_(write) {}
+  MemoryCursor(const PageList& pages, uint64_t position, uint64_t length, bool write)
+      : pages_(&pages), memory_(nullptr), position_(position), left_(length), write_(write) {}
+  // Guest-physical memory.
+  MemoryCursor(GuestMemory& memory, uint64_t iova, uint64_t length, bool write)
+      : memory_(&memory), position_(iova), left_(length), write_(write) {}
+  // An indirect key, where the walk has begun.
+  MemoryCursor(KeyWalk& walk, uint64_t length) : walk_(&walk), left_(length), indirect_(true) {}
 
   uint64_t left() const { return left_; }
 
   // The next contiguous bytes, at most `max` (> 0) and at most left() (> 0). A span without a host
-  // pointer: the guest has taken the memory away (KH_SYN_KEY_MEMORY). Moves on by the span's size.
+  // pointer: the guest has taken the memory away, or an entry of an indirect key does not hold;
+  // why() says. Moves on by the span's size.
   HostSpan next(uint64_t max) {
     if (max > left_) max = left_;
-    HostSpan span =
-        pages_ ? pages_->span(position_, max, write_) : memory_->translate(position_, max, write_);
+    HostSpan span = pages_ ? pages_->span(position_, max, write_) : next_slowly(max);
     if (span) {
       position_ += span.size;
       left_ -= span.size;
@@ -74,12 +81,24 @@ class MemoryCursor {
     return span;
   }
 
+  // The syndrome when next() gave nothing. `use` is KH_SYN_LOCAL_KEY or KH_SYN_REMOTE_KEY.
+  uint32_t why(uint32_t use) const;
+  bool indirect() const { return indirect_; }
+  // Of an indirect key: the syndrome if the last span ended where its entry ends, else 0.
+  uint32_t border() const;
+
  private:
-  GuestMemory* memory_ = nullptr;
-  const PageList* pages_ = nullptr;  // null: position_ is an IOVA
-  uint64_t position_ = 0;
+  HostSpan next_slowly(uint64_t max);
+
+  const PageList* pages_ = nullptr;  // of a direct key
+  union {
+    GuestMemory* memory_ = nullptr;
+    KeyWalk* walk_;
+  };
+  uint64_t position_ = 0;  // an IOVA when there are no pages
   uint64_t left_ = 0;
   bool write_ = false;
+  bool indirect_ = false;
 };
 
 // The type 2 windows that one QP has bound: the QP's own, given to bind(); it stays where it is.
@@ -106,6 +125,7 @@ struct Mkey {
   WindowList* list = nullptr;
   uint32_t next = 0;
   uint32_t previous = 0;
+  std::unique_ptr<Indirect> indirect;  // of an INDIRECT key, always
 };
 
 class MkeyTable {
@@ -128,8 +148,7 @@ class MkeyTable {
     const Mkey* mkey = find(key);
     if (mkey && mkey->valid && mkey->kind == MkeyKind::direct && mkey->pdn == who.pdn &&
         (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE)) && holds(*mkey, addr, length)) [[likely]]
-      return MemoryCursor(memory_, &mkey->pages, mkey->offset + (addr - mkey->start), length,
-                          write);
+      return MemoryCursor(mkey->pages, mkey->offset + (addr - mkey->start), length, write);
     return local_slowly(key, addr, length, write, who);
   }
 
@@ -143,7 +162,7 @@ class MkeyTable {
     const Mkey* mkey = find(key);
     if (mkey && mkey->valid && mkey->kind == MkeyKind::direct && mkey->pdn == who.pdn &&
         (mkey->access & right) && holds(*mkey, addr, length)) [[likely]]
-      return MemoryCursor(memory_, &mkey->pages, mkey->offset + (addr - mkey->start), length,
+      return MemoryCursor(mkey->pages, mkey->offset + (addr - mkey->start), length,
                           right != KH_ACCESS_REMOTE_READ);
     return remote_slowly(key, addr, length, right, who);
   }
@@ -157,6 +176,15 @@ class MkeyTable {
   // this QP has bound (invalidating a free one is no error), or a key filled by REG_MR. Errors are
   // KH_SYN_INV_*.
   std::expected<void, uint32_t> invalidate(uint32_t key, const KeyUser& who);
+
+  // A UMR_FILL of at most KH_MAX_INLINE_ENTRIES entries, which `inline_entries` points to, or else
+  // the request's list has. Errors are KH_SYN_UMR_* or KH_SYN_UMR_ENTRY | reason with the entry's
+  // number; nothing has changed then. For more entries: KeyFill.
+  std::expected<void, uint32_t> fill(const kh_wqe_umr& request, const std::byte* inline_entries,
+                                     const KeyUser& who);
+
+  // UMR_INV. A free key stays so, and that is no error.
+  std::expected<void, uint32_t> unfill(uint32_t key, const KeyUser& who);
 
   // The QP dies: its type 2 windows become free. Takes time in their number.
   void release(WindowList& windows);
@@ -193,6 +221,9 @@ class MkeyTable {
   uint32_t count() const { return count_; }
 
  private:
+  friend class KeyFill;
+  friend class KeyWalk;
+
   static constexpr uint32_t chunk_bits = 8;
   static constexpr uint32_t chunk_size = 1u << chunk_bits;
   // Indexes that lie free before one is used again.
@@ -225,6 +256,31 @@ class MkeyTable {
   std::expected<MemoryCursor, uint32_t> remote_slowly(uint32_t key, uint64_t addr, uint64_t length,
                                                       uint32_t right, const KeyUser& who);
   uint32_t why_not_found(uint32_t key) const;
+  std::expected<MemoryCursor, uint32_t> walk(const Mkey& mkey, uint64_t position, uint64_t length,
+                                             bool write, uint32_t use);
+
+  // What is wrong with an entry of an indirect key that names these bytes (> 0) of `mkey`, the
+  // result of find(key): KH_SYN_KEY_*, or KH_SYN_NONE.
+  uint32_t entry_fault(const Mkey* mkey, uint32_t key, uint64_t addr, uint64_t length, bool write,
+                       uint32_t pdn) const {
+    if (mkey && mkey->valid && mkey->kind == MkeyKind::direct && mkey->pdn == pdn &&
+        (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE)) && holds(*mkey, addr, length)) [[likely]]
+      return KH_SYN_NONE;
+    return entry_fault_slowly(mkey, key, addr, length, write, pdn);
+  }
+  uint32_t entry_fault_slowly(const Mkey* mkey, uint32_t key, uint64_t addr, uint64_t length,
+                              bool write, uint32_t pdn) const;
+  std::expected<Mkey*, uint32_t> indirect_for(uint32_t key, const KeyUser& who);
+  std::expected<Mkey*, uint32_t> key_for_fill(const kh_wqe_umr& request, const KeyUser& who);
+  std::expected<void, uint32_t> read_list(const kh_wqe_umr& request, uint32_t first, uint32_t count,
+                                          const KeyUser& who, std::byte* to) const;
+  std::expected<void, uint32_t> add_entries(const kh_wqe_umr& request, uint32_t first,
+                                            uint32_t count, const KeyUser& who,
+                                            const std::byte* from, EntryTable& to) const;
+  static std::expected<uint64_t, uint32_t> fill_length(const kh_wqe_umr& request,
+                                                       const EntryTable& table);
+  void finish_fill(Mkey& mkey, const kh_wqe_umr& request, uint64_t length);
+
   std::expected<const Mkey*, uint32_t> region_for_bind(const kh_wqe_bind& request,
                                                        const KeyUser& who) const;
   void unbind(Mkey& window);
@@ -232,12 +288,14 @@ class MkeyTable {
   void unlink(Mkey& window);
   bool grow();
   void put_free(uint32_t index);
-  void fill(Mkey& mkey, Attributes& attributes);
+  void describe(Mkey& mkey, Attributes& attributes);
 
   GuestMemory& memory_;
   MemoryBudget& budget_;
   uint32_t max_keys_;
   std::vector<std::unique_ptr<Mkey[]>> chunks_;
+  KeyWalk walk_{*this};
+  EntryTable scratch_;  // what a short fill is about to give its key
   uint32_t size_ = 0;   // indexes that have an entry
   uint32_t count_ = 0;  // keys that exist, without the reserved one
   uint32_t free_count_ = 0;

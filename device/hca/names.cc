@@ -135,7 +135,15 @@ constexpr Name qp_types[] = {
     {KH_QPT_RC, "RC"}, {KH_QPT_UC, "UC"}, {KH_QPT_UD, "UD"}, {KH_QPT_GSI, "GSI"}};
 
 constexpr Name key_uses[] = {
-    {KH_SYN_LOCAL_KEY, "LOCAL_KEY"}, {KH_SYN_REMOTE_KEY, "REMOTE_KEY"}, {KH_SYN_BIND, "BIND"}};
+    {KH_SYN_LOCAL_KEY, "LOCAL_KEY"},     {KH_SYN_REMOTE_KEY, "REMOTE_KEY"},
+    {KH_SYN_BIND, "BIND"},               {KH_SYN_LOCAL_ENTRY, "LOCAL_ENTRY"},
+    {KH_SYN_REMOTE_ENTRY, "REMOTE_ENTRY"}, {KH_SYN_UMR_ENTRY, "UMR_ENTRY"},
+};
+
+constexpr bool names_an_entry(uint32_t syndrome) {
+  const uint32_t use = syndrome & 0xff00;
+  return use == KH_SYN_LOCAL_ENTRY || use == KH_SYN_REMOTE_ENTRY || use == KH_SYN_UMR_ENTRY;
+}
 
 constexpr Name key_reasons[] = {
     {KH_SYN_KEY_NONE, "NONE"},   {KH_SYN_KEY_STALE, "STALE"}, {KH_SYN_KEY_FREE, "FREE"},
@@ -170,6 +178,14 @@ constexpr Name syndromes[] = {
     {KH_SYN_INV_PD, "INV_PD"},
     {KH_SYN_INV_QP, "INV_QP"},
     {KH_SYN_INV_BUSY, "INV_BUSY"},
+    {KH_SYN_UMR_KEY, "UMR_KEY"},
+    {KH_SYN_UMR_KIND, "UMR_KIND"},
+    {KH_SYN_UMR_PD, "UMR_PD"},
+    {KH_SYN_UMR_BUSY, "UMR_BUSY"},
+    {KH_SYN_UMR_COUNT, "UMR_COUNT"},
+    {KH_SYN_UMR_ACCESS, "UMR_ACCESS"},
+    {KH_SYN_UMR_RANGE, "UMR_RANGE"},
+    {KH_SYN_UMR_LIST, "UMR_LIST"},
     {KH_SYN_RETRY, "RETRY"},
     {KH_SYN_RNR, "RNR"},
     {KH_SYN_NAK_ACCESS, "NAK_ACCESS"},
@@ -233,6 +249,9 @@ std::string_view qp_type_name(uint8_t type) { return look_up(qp_types, type); }
 std::string_view stat_name(kh_stat which) { return stat_names[which]; }
 
 std::string syndrome_name(uint32_t syndrome) {
+  if (names_an_entry(syndrome))
+    return fmt::format("{} {} of entry {}", look_up(key_uses, syndrome & 0xff00),
+                       look_up(key_reasons, syndrome & 0xff), KH_SYN_ENTRY(syndrome));
   std::string_view use = look_up(key_uses, syndrome & ~0xffu);
   std::string_view name =
       use == "?" ? look_up(syndromes, syndrome) : look_up(key_reasons, syndrome & 0xff);

@@ -205,60 +205,66 @@ void Qp::wait_for_receive(const Reply& reply) {
   timer_.start(hca_.now() + rnr_delay_ns(reply.code));
 }
 
-void Qp::receive_response(const Segment& segment) {
-  if (attr_.state != KH_QPS_RTS && attr_.state != KH_QPS_SQD) return;
+uint32_t Qp::receive_response(const Segment& segment) {
+  if (attr_.state != KH_QPS_RTS && attr_.state != KH_QPS_SQD) return 0;
+  uint32_t refused = 0;
   hca_.stats()[KH_STAT_RX_PACKETS] += segment.npsn;
   hca_.stats()[KH_STAT_RX_BYTES] += segment.length;
   if (segment.kind == SegmentKind::read_response) {
-    take_read_answer(segment);
+    refused = take_read_answer(segment);
   } else {
     take_reply(segment, segment.aeth);
   }
   wake();
+  return refused;
 }
 
-Verdict Qp::store_result(const Request& request, uint32_t offset, uint32_t length,
-                         SpanCursor from) {
+Scattered Qp::store_result(const Request& request, uint32_t offset, uint32_t length,
+                           SpanCursor from) {
+  const uint32_t unit = 1u << mtu_shift_;
   if (loaded_valid_ && window(loaded_).block == request.block) [[likely]]
-    return scatter(hca_.mkeys(), who_, {wqe_.sge, wqe_.num_sge}, offset, length, from);
+    return scatter(hca_.mkeys(), who_, {wqe_.sge, wqe_.num_sge}, offset, length, unit, from);
   // Another request has been loaded since: what is being sent must not be disturbed.
   WqeBuffer buffer;
   Wqe wqe;
-  if (!load_again(request, wqe, buffer)) return {KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_MEMORY};
-  return scatter(hca_.mkeys(), who_, {wqe.sge, wqe.num_sge}, offset, length, from);
+  if (!load_again(request, wqe, buffer)) return {0, {KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_MEMORY}};
+  return scatter(hca_.mkeys(), who_, {wqe.sge, wqe.num_sge}, offset, length, unit, from);
 }
 
-void Qp::take_read_answer(const Segment& segment) {
+uint32_t Qp::take_read_answer(const Segment& segment) {
   // Too late, or the second time.
-  if (psn_distance(unacked_psn_, segment.psn) >= psn_distance(unacked_psn_, high_psn_)) return;
+  if (psn_distance(unacked_psn_, segment.psn) >= psn_distance(unacked_psn_, high_psn_)) return 0;
   // It acknowledges what was sent before the READ.
   retire(segment.psn);
-  if (stopped_by_error() || window_empty()) return;
+  if (stopped_by_error() || window_empty()) return 0;
   Request& request = window(oldest_);
-  if (request.opcode != KH_OP_READ || request.progress != Progress::sending) return;
+  if (request.opcode != KH_OP_READ || request.progress != Progress::sending) return 0;
   const uint32_t expected = psn_add(request.psn, request.arrived >> mtu_shift_);
   // One before it has been lost. The timer will ask for it.
-  if (segment.psn != expected) return;
+  if (segment.psn != expected) return 0;
   const uint32_t missing = request.length - request.arrived;
   if (segment.length > missing || segment.last != (segment.length == missing)) {
     fail_oldest({KH_WC_BAD_RESP_ERR, KH_SYN_NONE});
-    return;
+    return 0;
   }
+  uint32_t refused = 0;
   if (segment.length > 0) {
-    Verdict verdict =
+    Scattered stored =
         store_result(request, request.arrived, segment.length, SpanCursor(segment.payload));
-    if (!verdict.ok()) {
-      fail_oldest(verdict);
-      return;
+    if (!stored.verdict.ok()) {
+      fail_oldest(stored.verdict);
+      return 0;
     }
+    refused = segment.length - stored.bytes;
   }
-  request.arrived += segment.length;
-  unacked_psn_ = psn_add(segment.psn, segment.npsn);
+  request.arrived += segment.length - refused;
+  unacked_psn_ = psn_add(segment.psn, segment.npsn - (refused ? packets(refused, mtu_shift_) : 0));
   note_progress();
-  if (segment.last) {
+  if (segment.last && refused == 0) {
     complete_oldest();
     complete_ready();
   }
+  return refused;
 }
 
 void Qp::take_atomic_answer(const Reply& reply) {
@@ -268,10 +274,10 @@ void Qp::take_atomic_answer(const Reply& reply) {
   if (request.psn != reply.psn || request.progress != Progress::sending ||
       !request.is_read_or_atomic() || request.opcode == KH_OP_READ)
     return;
-  if (request.opcode == KH_OP_CMP_SWAP || request.opcode == KH_OP_FETCH_ADD) {
+  if (is_atomic(request.opcode)) {
     uint64_t value = reply.value;
     HostSpan span{reinterpret_cast<std::byte*>(&value), sizeof(value)};
-    Verdict verdict = store_result(request, 0, sizeof(value), SpanCursor({&span, 1}));
+    Verdict verdict = store_result(request, 0, sizeof(value), SpanCursor({&span, 1})).verdict;
     if (!verdict.ok()) {
       fail_oldest(verdict);
       return;

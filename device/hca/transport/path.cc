@@ -95,7 +95,7 @@ Hca* Qp::find_datagram_station(const kh_av& av, const GidEntry& source) {
   return station;
 }
 
-void Qp::deliver_datagram(Segment& segment, const kh_wqe_ud& ud, const GidEntry& source) {
+void Qp::deliver_datagram(Segment segment, const kh_wqe_ud& ud, const GidEntry& source) {
   if (!hca_.link() || !hca_.rdma_up()) return;
   Gid dgid = gid_of(ud.av.dgid);
   DatagramPath path{source.gid,      dgid,

@@ -23,6 +23,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -36,6 +37,7 @@
 #include "hca/timers.h"
 #include "hca/transport/copy.h"
 #include "hca/transport/segment.h"
+#include "hca/transport/sge.h"
 #include "hca/transport/wqe.h"
 #include "keyhole_hw.h"
 
@@ -87,8 +89,9 @@ class Qp final : public Runnable {
   // may speak to this queue pair.
   Reply receive(const Segment& segment);
 
-  // A READ answer, or an acknowledgement that comes on its own.
-  void receive_response(const Segment& segment);
+  // A READ answer, or an acknowledgement that comes on its own. How many bytes at its end are not
+  // taken this time: whole packets, to be sent again.
+  uint32_t receive_response(const Segment& segment);
 
   const QpConfig& config() const { return config_; }
   uint32_t qpn() const { return config_.qpn; }
@@ -114,25 +117,10 @@ class Qp final : public Runnable {
   // Requests that may be on their way; more than the READs and atomics among them.
   static constexpr uint32_t kWindow = 32;
   static_assert(kWindow > KH_MAX_RD_ATOMIC);
-  // Spans of one segment's payload: enough for the largest packet with the most entries, each of
-  // them across a page border.
-  static constexpr size_t kSpans = 80;
-  static_assert(kSpans > 2 * KH_MAX_SGE + 2);
   // Bytes of a segment, at most. A multiple of every path MTU. More than the quantum of a turn, so
   // a long message is one segment a turn: what a segment costs beside its copy is mostly that the
   // copy has pushed everything else out of the cache.
   static constexpr uint32_t kChunk = 512 * 1024;
-
-  // Not initialised: it is made for each segment, and mostly one span of it is used.
-  struct Spans {
-    union {
-      HostSpan at[kSpans];
-    };
-    Spans() {}
-    HostSpan* data() { return at; }
-    HostSpan& operator[](size_t i) { return at[i]; }
-    operator std::span<HostSpan>() { return at; }
-  };
 
   enum class Progress : uint8_t {
     sending,
@@ -176,7 +164,7 @@ class Qp final : public Runnable {
   Hca* find_station(const kh_av& av, const GidEntry& source) const;
   // The same, remembered for as long as datagrams go the same way.
   Hca* find_datagram_station(const kh_av& av, const GidEntry& source);
-  void deliver_datagram(Segment& segment, const kh_wqe_ud& ud, const GidEntry& source);
+  void deliver_datagram(Segment segment, const kh_wqe_ud& ud, const GidEntry& source);
 
   // --- Requester (requester.cc) --------------------------------------------------------------
 
@@ -193,6 +181,8 @@ class Qp final : public Runnable {
   bool send_read_or_atomic(Request& request, Quantum& quantum);
   void send_datagram(Request& request);
   void execute_locally(Request& request);
+  std::expected<void, uint32_t> begin_fill();
+  bool continue_fill(Quantum& quantum);
   void stop_at(Request& request, Verdict verdict);
   Reply deliver(const Segment& segment);
   Reply deliver_with_faults(const Segment& segment);
@@ -220,9 +210,10 @@ class Qp final : public Runnable {
   void go_back(uint32_t psn);
   bool spend_retry();
   void wait_for_receive(const Reply& reply);
-  void take_read_answer(const Segment& segment);
+  uint32_t take_read_answer(const Segment& segment);
   void take_atomic_answer(const Reply& reply);
-  Verdict store_result(const Request& request, uint32_t offset, uint32_t length, SpanCursor from);
+  Scattered store_result(const Request& request, uint32_t offset, uint32_t length,
+                         SpanCursor from);
   void start_timer();
   void on_timer();
   void look_drained();
@@ -259,24 +250,25 @@ class Qp final : public Runnable {
   // Null when the cell may be used, else the answer.
   std::optional<Reply> find_cell(const Segment& segment, uint32_t right, uint64_t*& cell);
   Reply accept(const Segment& segment);
+  Reply accept_some(const Segment& segment, uint32_t bytes);
   Reply out_of_order(const Segment& segment, int32_t ahead);
   Reply duplicate(const Segment& segment, uint32_t behind);
   Reply refuse(Answer answer, kh_event event, uint32_t syndrome);
   Reply not_ready();
   void remember(const Answered& answered);
-  void receive_unreliable(const Segment& segment);
+  Reply receive_unreliable(const Segment& segment);
   void receive_datagram(const Segment& segment);
   void drop();
   void note_first_packet();
   void begin_answer(uint32_t psn, uint64_t addr, uint32_t rkey, uint32_t length);
   void send_answers(Quantum& quantum);
-  void send_answer(const Segment& segment);
+  uint32_t send_answer(const Segment& segment);
   void count_received(const Segment& segment);
 
   enum class Receive : uint8_t { ready, none, failed };
   Receive take_receive();
   Receive malformed_receive();
-  Verdict fill_receive(SpanCursor from, uint32_t length);
+  Scattered fill_receive(SpanCursor from, uint32_t length, uint32_t unit);
   void complete_receive(const Segment& segment, uint8_t opcode, uint32_t length);
   void fail_receive(Verdict verdict);
   bool load_receive_producer();
@@ -323,6 +315,8 @@ class Qp final : public Runnable {
   bool dead_ = false;     // the ring cannot be read: nothing more is flushed
   bool draining_ = false;
   uint8_t reads_ = 0;  // READs and atomics in the window
+  // A UMR_FILL from a long list: the only request in the window.
+  std::unique_ptr<KeyFill> fill_;
 
   // Completer.
   enum class Wait : uint8_t { none, receive, silence };

@@ -191,6 +191,7 @@ void Qp::query(kh_qp_attr& out) const {
 // Everything is as it was when it was created, and nothing that was posted is known any more.
 void Qp::reset() {
   timer_.stop();
+  fill_.reset();
   events_.forget();
   hca_.mkeys().release(windows_);
   attr_ = {};
@@ -221,6 +222,7 @@ void Qp::enter_error() {
   attr_.state = KH_QPS_ERR;
   serial_ = next_serial();
   timer_.stop();
+  fill_.reset();
   wait_ = Wait::none;
   draining_ = false;
   message_.active = false;

@@ -77,12 +77,12 @@ Qp::Receive Qp::malformed_receive() {
   return Receive::failed;
 }
 
-Verdict Qp::fill_receive(SpanCursor from, uint32_t length) {
+Scattered Qp::fill_receive(SpanCursor from, uint32_t length, uint32_t unit) {
   if (length == 0) return {};
-  Verdict verdict = scatter(hca_.mkeys(), receive_who_, {receive_.sge.data(), receive_.num_sge},
-                            receive_done_, length, from);
-  receive_done_ += length;
-  return verdict;
+  Scattered stored = scatter(hca_.mkeys(), receive_who_, {receive_.sge.data(), receive_.num_sge},
+                             receive_done_, length, unit, from);
+  receive_done_ += stored.bytes;
+  return stored;
 }
 
 void Qp::complete_receive(const Segment& segment, uint8_t opcode, uint32_t length) {

@@ -35,6 +35,10 @@ constexpr SegmentKind kind_of(uint8_t opcode) {
       return SegmentKind::compare_swap;
     case KH_OP_FETCH_ADD:
       return SegmentKind::fetch_add;
+    case KH_OP_MASKED_CMP_SWAP:
+      return SegmentKind::masked_compare_swap;
+    case KH_OP_MASKED_FETCH_ADD:
+      return SegmentKind::masked_fetch_add;
     case KH_OP_ATOMIC_WRITE:
       return SegmentKind::atomic_write;
     case KH_OP_FLUSH:
@@ -44,7 +48,7 @@ constexpr SegmentKind kind_of(uint8_t opcode) {
   }
 }
 
-constexpr Verdict bad_request(kh_syndrome why) { return {KH_WC_LOC_QP_OP_ERR, why}; }
+constexpr Verdict bad_request(uint32_t why) { return {KH_WC_LOC_QP_OP_ERR, why}; }
 
 }  // namespace
 
@@ -75,8 +79,14 @@ bool Qp::run(Quantum& quantum) {
 }
 
 bool Qp::send_requests(Quantum& quantum) {
-  while (quantum.left()) {
+  EntryMeter meter;
+  for (;; meter.charge(quantum)) {
+    if (!quantum.left()) return true;
     if (attr_.state != KH_QPS_RTS && attr_.state != KH_QPS_SQD) return true;
+    if (fill_) [[unlikely]] {
+      if (!continue_fill(quantum)) return true;
+      continue;
+    }
     if (wait_ != Wait::none) return false;
     if (current_ != newest_) {
       if (!send_some(quantum)) return true;
@@ -88,7 +98,6 @@ bool Qp::send_requests(Quantum& quantum) {
     }
     if (take_request(quantum) != Take::taken) return false;
   }
-  return true;
 }
 
 // Reads the producer index. False when there is nothing new, or it is nonsense.
@@ -134,6 +143,7 @@ Qp::Take Qp::take_request(Quantum& quantum) {
   if (verdict.ok() && read && attr_.max_rd_atomic == 0) verdict = bad_request(KH_SYN_NO_RD_ATOMIC);
   if (!verdict.ok()) [[unlikely]] {
     --quantum.entries;
+    if (is_umr(wqe_.opcode)) ++hca_.stats()[KH_STAT_UMR_ERRORS];
     push_failed(wqe_.nblocks, verdict);
     return Take::taken;
   }
@@ -144,7 +154,8 @@ Qp::Take Qp::take_request(Quantum& quantum) {
   }
   if (wqe_.is_local()) {
     // What is under way may still need the key.
-    if (wqe_.opcode == KH_OP_LOCAL_INV && !window_empty()) return Take::wait;
+    if ((wqe_.opcode == KH_OP_LOCAL_INV || is_umr(wqe_.opcode)) && !window_empty())
+      return Take::wait;
     --quantum.entries;
     execute_locally(push_request(wqe_.nblocks, 0));
     return Take::taken;
@@ -298,17 +309,17 @@ bool Qp::send_message(Request& request, Quantum& quantum) {
   quantum.bytes -= length;
 
   Reply reply = deliver(segment);
+  if (config_.type == KH_QPT_UC) unacked_psn_ = high_psn_;
+  if (reply.answer == Answer::busy) {
+    go_back(reply.psn);
+    return false;
+  }
   if (config_.type == KH_QPT_UC) {
-    unacked_psn_ = high_psn_;
     if (segment.last) {
       request.progress = Progress::done;
       complete_ready();
     }
     return true;
-  }
-  if (reply.answer == Answer::busy) {
-    go_back(segment.psn);
-    return false;
   }
   take_reply(segment, reply);
   return true;
@@ -341,12 +352,20 @@ bool Qp::send_read_or_atomic(Request& request, Quantum& quantum) {
     } else {
       // An atomic cannot be taken back: its result must have a place to go.
       auto place = hca_.mkeys().local(wqe_.sge->lkey, wqe_.sge->addr, 8, true, who_);
-      if (!place) {
-        stop_at(request, local_protection(place.error()));
+      uint32_t why = place ? uint32_t{KH_SYN_NONE} : place.error();
+      while (place && place->indirect() && place->left() > 0 && why == KH_SYN_NONE) {
+        if (!place->next(8)) why = place->why(KH_SYN_LOCAL_KEY);
+      }
+      if (why != KH_SYN_NONE) {
+        stop_at(request, local_protection(why));
         return true;
       }
       segment.swap_add = wqe_.atomic->swap_add;
       segment.compare = wqe_.atomic->compare;
+      if (request.opcode == KH_OP_MASKED_CMP_SWAP || request.opcode == KH_OP_MASKED_FETCH_ADD) {
+        segment.swap_mask = wqe_.masked->swap_mask;
+        segment.compare_mask = wqe_.masked->compare_mask;
+      }
     }
   }
   step();
@@ -354,7 +373,7 @@ bool Qp::send_read_or_atomic(Request& request, Quantum& quantum) {
 
   Reply reply = deliver(segment);
   if (reply.answer == Answer::busy) {
-    go_back(segment.psn);
+    go_back(reply.psn);
     return false;
   }
   take_reply(segment, reply);
@@ -391,7 +410,7 @@ void Qp::send_datagram(Request& request) {
       spans[nspans++] = {const_cast<std::byte*>(wqe_.inline_data), request.length};
   } else if (request.length) {
     Gathered found =
-        gather(hca_.mkeys(), who_, {wqe_.sge, wqe_.num_sge}, 0, request.length, 1, spans);
+        gather(hca_.mkeys(), who_, {wqe_.sge, wqe_.num_sge}, 0, request.length, kPacket, spans);
     if (!found.verdict.ok()) {
       stop_at(request, found.verdict);
       return;
@@ -431,6 +450,18 @@ void Qp::execute_locally(Request& request) {
       done = hca_.mkeys().invalidate(wqe_.imm, who_);
       if (done) ++hca_.stats()[KH_STAT_INVALIDATES];
       break;
+    case KH_OP_UMR_FILL:
+      done = begin_fill();
+      if (fill_) return;
+      ++hca_.stats()[done ? KH_STAT_UMR_FILLS : KH_STAT_UMR_ERRORS];
+      break;
+    case KH_OP_UMR_INV:
+      done = hca_.mkeys().unfill(wqe_.imm, who_);
+      if (done)
+        ++hca_.stats()[KH_STAT_INVALIDATES];
+      else
+        ++hca_.stats()[KH_STAT_UMR_ERRORS];
+      break;
     case KH_OP_REG_MR:
       done = std::unexpected(uint32_t{KH_SYN_WQE_OPCODE});  // KH_CAP_REG_MR is not offered
       break;
@@ -438,12 +469,40 @@ void Qp::execute_locally(Request& request) {
       break;
   }
   if (!done) {
-    stop_at(request, {status, static_cast<uint16_t>(done.error())});
+    stop_at(request, {status, done.error()});
     return;
   }
   request.progress = Progress::done;
   if (current_ + 1 == newest_) step();
   complete_ready();
+}
+
+// A fill that is short is done at once; a long list begins to be read.
+std::expected<void, uint32_t> Qp::begin_fill() {
+  if (wqe_.umr->num_entries <= KH_MAX_INLINE_ENTRIES)
+    return hca_.mkeys().fill(*wqe_.umr, wqe_.inline_data, who_);
+  fill_ = std::make_unique<KeyFill>(hca_.mkeys(), *wqe_.umr, who_);
+  return {};
+}
+
+// Reads on. False: enough for this turn.
+bool Qp::continue_fill(Quantum& quantum) {
+  const auto share = static_cast<uint32_t>(quantum.bytes / kEntryCost + 1);
+  auto step = fill_->step(share);
+  if (step && *step != KeyFill::Step::done) return false;
+  fill_.reset();
+  Request& request = window(oldest_);
+  quantum.bytes -= int64_t{kEntryCost} * std::min(share, wqe_.umr->num_entries);
+  if (!step) {
+    ++hca_.stats()[KH_STAT_UMR_ERRORS];
+    stop_at(request, bad_request(step.error()));
+    return true;
+  }
+  ++hca_.stats()[KH_STAT_UMR_FILLS];
+  request.progress = Progress::done;
+  this->step();
+  complete_ready();
+  return true;
 }
 
 Reply Qp::deliver(const Segment& segment) {

@@ -29,6 +29,24 @@ namespace {
 // No asynchronous event: a completion tells.
 constexpr kh_event kNoEvent = KH_EV_COMPLETION;
 
+// Adds in fields that end with the bits set in `last`, each for itself. The last bits are added
+// apart from the rest, so that nothing can carry out of them.
+constexpr uint64_t add_fields(uint64_t a, uint64_t b, uint64_t last) {
+  return ((a & ~last) + (b & ~last)) ^ ((a ^ b) & last);
+}
+
+// Tries until nobody has been there in between, and not longer than it takes others to do the same:
+// each round that fails is one that the guest's processors have spent on this cell. So the guest
+// can keep the device here only while all its efforts go into that.
+template <typename Change>
+uint64_t change_cell(uint64_t* cell, Change change) {
+  uint64_t old = __atomic_load_n(cell, __ATOMIC_SEQ_CST);
+  while (!__atomic_compare_exchange_n(cell, &old, change(old), false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_SEQ_CST)) {
+  }
+  return old;
+}
+
 }  // namespace
 
 Reply Qp::receive(const Segment& segment) {
@@ -40,8 +58,7 @@ Reply Qp::receive(const Segment& segment) {
     case KH_QPT_RC:
       return receive_reliable(segment);
     case KH_QPT_UC:
-      receive_unreliable(segment);
-      return {};
+      return receive_unreliable(segment);
     default:
       receive_datagram(segment);
       return {};
@@ -67,7 +84,7 @@ void Qp::count_received(const Segment& segment) {
 
 Reply Qp::receive_reliable(const Segment& segment) {
   if (answer_.active) [[unlikely]]
-    return {.answer = Answer::busy};
+    return {.answer = Answer::busy, .psn = segment.psn};
   const int32_t ahead = psn_diff(segment.psn, expected_psn_);
   if (ahead != 0) [[unlikely]]
     return out_of_order(segment, ahead);
@@ -146,6 +163,8 @@ Reply Qp::execute(const Segment& segment) {
       return execute_read(segment);
     case SegmentKind::compare_swap:
     case SegmentKind::fetch_add:
+    case SegmentKind::masked_compare_swap:
+    case SegmentKind::masked_fetch_add:
       return execute_atomic(segment);
     case SegmentKind::atomic_write:
       return execute_atomic_write(segment);
@@ -163,6 +182,16 @@ Reply Qp::accept(const Segment& segment) {
   count_received(segment);
   if (!segment.ack_request) return {};
   return {.answer = Answer::ack, .psn = psn_add(expected_psn_, kPsnMask), .msn = msn_};
+}
+
+// The first packets of it, `bytes` in all: the rest is to come in another turn.
+Reply Qp::accept_some(const Segment& segment, uint32_t bytes) {
+  Segment head = segment;
+  head.npsn = bytes >> mtu_shift_;
+  head.length = bytes;
+  head.last = false;
+  accept(head);
+  return {.answer = Answer::busy, .psn = expected_psn_, .msn = msn_};
 }
 
 Reply Qp::refuse(Answer answer, kh_event event, uint32_t syndrome) {
@@ -194,16 +223,18 @@ Reply Qp::execute_send(const Segment& segment) {
     fail_receive({KH_WC_LOC_LEN_ERR, KH_SYN_RECV_LENGTH});
     return refuse(Answer::invalid_request, kNoEvent, 0);
   }
-  Verdict verdict = fill_receive(SpanCursor(segment.payload), segment.length);
-  if (!verdict.ok()) {
-    fail_receive(verdict);
+  Scattered stored = fill_receive(SpanCursor(segment.payload), segment.length, 1u << mtu_shift_);
+  if (!stored.verdict.ok()) {
+    fail_receive(stored.verdict);
     return refuse(Answer::operation_error, kNoEvent, 0);
   }
+  if (stored.bytes < segment.length) [[unlikely]]
+    return accept_some(segment, stored.bytes);
   if (segment.last) {
     if (segment.has_invalidate) {
       auto invalidated = hca_.mkeys().invalidate(segment.immediate, who_);
       if (!invalidated) {
-        fail_receive({KH_WC_REM_INV_REQ_ERR, static_cast<uint16_t>(invalidated.error())});
+        fail_receive({KH_WC_REM_INV_REQ_ERR, invalidated.error()});
         return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, invalidated.error());
       }
       ++hca_.stats()[KH_STAT_INVALIDATES];
@@ -250,11 +281,14 @@ Reply Qp::execute_write(const Segment& segment) {
   if (!place) [[unlikely]]
     return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place.error());
   SpanCursor from(segment.payload);
-  if (!store(*place, from, segment.length)) [[unlikely]]
-    return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, KH_SYN_REMOTE_KEY | KH_SYN_KEY_MEMORY);
-  message_.addr += segment.length;
-  message_.left -= segment.length;
-  message_.done += segment.length;
+  auto stored = store_some(*place, from, segment.length, 1u << mtu_shift_);
+  if (!stored) [[unlikely]]
+    return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place->why(KH_SYN_REMOTE_KEY));
+  message_.addr += *stored;
+  message_.left -= *stored;
+  message_.done += *stored;
+  if (*stored < segment.length) [[unlikely]]
+    return accept_some(segment, *stored);
   if (segment.last) message_.active = false;
   if (completes) complete_receive(segment, KH_CQE_RECV_WRITE_IMM, message_.done);
   return accept(segment);
@@ -299,7 +333,9 @@ std::optional<Reply> Qp::find_cell(const Segment& segment, uint32_t right, uint6
   if (!place) return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place.error());
   HostSpan span = place->next(8);
   if (!span)
-    return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, KH_SYN_REMOTE_KEY | KH_SYN_KEY_MEMORY);
+    return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place->why(KH_SYN_REMOTE_KEY));
+  if (span.size < 8 && place->border() != 0)
+    return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place->border());
   // A region may map an aligned address to memory that is not.
   if (span.size < 8 || reinterpret_cast<uintptr_t>(span.host) & 7)
     return refuse(Answer::invalid_request, KH_EV_QP_REQ_ERR, KH_SYN_ATOMIC_ALIGN);
@@ -311,12 +347,26 @@ Reply Qp::execute_atomic(const Segment& segment) {
   uint64_t* cell = nullptr;
   if (auto refused = find_cell(segment, KH_ACCESS_REMOTE_ATOMIC, cell)) return *refused;
   uint64_t found;
-  if (segment.kind == SegmentKind::fetch_add) {
-    found = __atomic_fetch_add(cell, segment.swap_add, __ATOMIC_SEQ_CST);
-  } else {
-    found = segment.compare;
-    __atomic_compare_exchange_n(cell, &found, segment.swap_add, false, __ATOMIC_SEQ_CST,
-                                __ATOMIC_SEQ_CST);
+  switch (segment.kind) {
+    case SegmentKind::fetch_add:
+      found = __atomic_fetch_add(cell, segment.swap_add, __ATOMIC_SEQ_CST);
+      break;
+    case SegmentKind::compare_swap:
+      found = segment.compare;
+      __atomic_compare_exchange_n(cell, &found, segment.swap_add, false, __ATOMIC_SEQ_CST,
+                                  __ATOMIC_SEQ_CST);
+      break;
+    case SegmentKind::masked_fetch_add:
+      found = change_cell(cell, [&](uint64_t old) {
+        return add_fields(old, segment.swap_add, segment.swap_mask);
+      });
+      break;
+    default:
+      found = change_cell(cell, [&](uint64_t old) {
+        if ((old ^ segment.compare) & segment.compare_mask) return old;
+        return (old & ~segment.swap_mask) | (segment.swap_add & segment.swap_mask);
+      });
+      break;
   }
   return answer_at_once(segment, found);
 }
@@ -365,7 +415,7 @@ void Qp::begin_answer(uint32_t psn, uint64_t addr, uint32_t rkey, uint32_t lengt
 }
 
 void Qp::send_answers(Quantum& quantum) {
-  while (answer_.active && quantum.left()) {
+  for (EntryMeter meter; answer_.active && quantum.left(); meter.charge(quantum)) {
     Segment segment;
     segment.transport = KH_QPT_RC;
     segment.dest_qpn = attr_.dest_qpn;
@@ -376,44 +426,35 @@ void Qp::send_answers(Quantum& quantum) {
 
     auto place =
         hca_.mkeys().remote(answer_.rkey, answer_.addr, answer_.left, KH_ACCESS_REMOTE_READ, who_);
-    const uint32_t wanted = std::min(answer_.left, chunk_);
     Spans spans;
-    uint32_t nspans = 0;
-    uint32_t length = 0;
-    bool gone = !place;
-    while (!gone && length < wanted && nspans < kSpans) {
-      HostSpan span = place->next(wanted - length);
-      if (!span) {
-        gone = true;
-        break;
-      }
-      spans[nspans++] = span;
-      length += static_cast<uint32_t>(span.size);
-    }
-    if (gone) [[unlikely]] {
+    Gathered found;
+    if (place)
+      found = gather(*place, std::min(answer_.left, chunk_), 1u << mtu_shift_, spans);
+    else
+      found.verdict = {KH_WC_REM_ACCESS_ERR, place.error()};
+    if (!found.verdict.ok()) [[unlikely]] {
       answer_.active = false;
       segment.kind = SegmentKind::ack;
       segment.npsn = 1;
       segment.length = 0;
       segment.payload = {};
       segment.aeth = {.answer = Answer::access_error, .psn = segment.psn, .msn = msn_};
-      hca_.report(events_, KH_EV_QP_ACCESS_ERR,
-                  place ? KH_SYN_REMOTE_KEY | KH_SYN_KEY_MEMORY : place.error());
+      hca_.report(events_, KH_EV_QP_ACCESS_ERR, found.verdict.syndrome);
       enter_error();
       send_answer(segment);
       return;
     }
-    // The spans ran out: whole packets only.
-    if (length < wanted) length &= ~((1u << mtu_shift_) - 1);
+    const uint32_t length = found.bytes;
 
     segment.kind = SegmentKind::read_response;
     segment.npsn = packets(length, mtu_shift_);
     segment.first = answer_.first;
     segment.last = length == answer_.left;
     segment.length = length;
-    segment.payload = {spans.data(), nspans};
+    segment.payload = {spans.data(), found.spans};
     segment.aeth = {.answer = Answer::ack, .psn = segment.psn, .msn = msn_};
 
+    const Answering before = answer_;
     answer_.first = false;
     answer_.psn = psn_add(answer_.psn, segment.npsn);
     answer_.addr += length;
@@ -424,31 +465,48 @@ void Qp::send_answers(Quantum& quantum) {
     Stats& stats = hca_.stats();
     stats[KH_STAT_TX_BYTES] += length;
     stats[KH_STAT_TX_PACKETS] += segment.npsn;
-    send_answer(segment);
+    if (uint32_t refused = send_answer(segment)) [[unlikely]] {
+      // It goes on from there in another turn.
+      const uint32_t taken = length - refused;
+      answer_ = before;
+      answer_.first = before.first && taken == 0;
+      answer_.psn = psn_add(before.psn, taken >> mtu_shift_);
+      answer_.addr += taken;
+      answer_.left -= taken;
+      quantum.bytes = 0;
+    }
   }
 }
 
-void Qp::send_answer(const Segment& segment) {
+uint32_t Qp::send_answer(const Segment& segment) {
   int copies = 1;
   if (faults_) [[unlikely]] {
     Fate fate = faults_->on_segment(segment);
-    if (fate == Fate::lost || fate == Fate::held) return;
+    if (fate == Fate::lost || fate == Fate::held) return 0;
     if (fate == Fate::twice) copies = 2;
   }
+  uint32_t refused = 0;
   for (; copies > 0; --copies) {
     Qp* peer = find_peer();
     if (!peer) {
       // Nobody to answer any more.
       answer_.active = false;
-      return;
+      return 0;
     }
-    peer->receive_response(segment);
+    refused = std::max(refused, peer->receive_response(segment));
   }
+  return refused;
 }
 
 // --- Unreliable connection -------------------------------------------------------------------
 
-void Qp::receive_unreliable(const Segment& segment) {
+// What is dropped gets no answer, and what is executed none either; but inside one process it may be
+// that only a part is taken.
+Reply Qp::receive_unreliable(const Segment& segment) {
+  auto drop_it = [&]() -> Reply {
+    drop();
+    return {};
+  };
   note_first_packet();
   const bool is_send = segment.kind == SegmentKind::send;
   if (segment.first) {
@@ -462,48 +520,55 @@ void Qp::receive_unreliable(const Segment& segment) {
                 .done = 0};
     receive_done_ = 0;
     if (is_send) {
-      if (take_receive() != Receive::ready) return drop();
+      if (take_receive() != Receive::ready) return drop_it();
     } else if (!(attr_.access & KH_ACCESS_REMOTE_WRITE) || segment.dma_length > KH_MAX_MSG_SIZE) {
-      return drop();
+      return drop_it();
     }
     message_.active = true;
   } else if (!message_.active || segment.psn != expected_psn_ || is_send != message_.is_send) {
     message_.active = false;
-    return drop();
+    return drop_it();
   }
   expected_psn_ = psn_add(segment.psn, segment.npsn);
 
+  uint32_t done = segment.length;
   if (is_send) {
-    Verdict verdict{KH_WC_LOC_LEN_ERR, KH_SYN_RECV_LENGTH};
+    Scattered stored{0, {KH_WC_LOC_LEN_ERR, KH_SYN_RECV_LENGTH}};
     if (segment.length <= receive_room_ - receive_done_)
-      verdict = fill_receive(SpanCursor(segment.payload), segment.length);
-    if (!verdict.ok()) {
-      fail_receive(verdict);
+      stored = fill_receive(SpanCursor(segment.payload), segment.length, 1u << mtu_shift_);
+    if (!stored.verdict.ok()) {
+      fail_receive(stored.verdict);
       enter_error();
-      return;
+      return {};
     }
+    done = stored.bytes;
   } else {
     message_.active = false;
     if (segment.length > message_.left || segment.last != (segment.length == message_.left))
-      return drop();
-    if (segment.last && segment.has_immediate && take_receive() != Receive::ready) return drop();
+      return drop_it();
+    if (segment.last && segment.has_immediate && take_receive() != Receive::ready) return drop_it();
     auto place = hca_.mkeys().remote(message_.rkey, message_.addr, message_.left,
                                      KH_ACCESS_REMOTE_WRITE, who_);
+    if (!place) return drop_it();
     SpanCursor from(segment.payload);
-    if (!place || !store(*place, from, segment.length)) return drop();
+    auto stored = store_some(*place, from, segment.length, 1u << mtu_shift_);
+    if (!stored) return drop_it();
+    done = *stored;
     message_.active = true;
-    message_.addr += segment.length;
-    message_.left -= segment.length;
-    message_.done += segment.length;
+    message_.addr += done;
+    message_.left -= done;
+    message_.done += done;
   }
+  if (done < segment.length) [[unlikely]] return accept_some(segment, done);
   count_received(segment);
-  if (!segment.last) return;
+  if (!segment.last) return {};
   message_.active = false;
   if (is_send) {
     complete_receive(segment, KH_CQE_RECV, receive_done_);
   } else if (segment.has_immediate) {
     complete_receive(segment, KH_CQE_RECV_WRITE_IMM, message_.done);
   }
+  return {};
 }
 
 // --- Datagrams -------------------------------------------------------------------------------
@@ -514,12 +579,15 @@ void Qp::receive_datagram(const Segment& segment) {
   note_first_packet();
   if (take_receive() != Receive::ready) return drop();
   receive_done_ = 0;
+  // Never more than one packet: it is taken as a whole.
+  constexpr uint32_t kWhole = 1u << 31;
   Verdict verdict{KH_WC_LOC_LEN_ERR, KH_SYN_RECV_LENGTH};
   if (uint64_t{segment.length} + kGrhBytes <= receive_room_) {
     auto grh = make_grh(*segment.path, segment.length, segment.has_immediate);
     HostSpan span{grh.data(), grh.size()};
-    verdict = fill_receive(SpanCursor({&span, 1}), kGrhBytes);
-    if (verdict.ok()) verdict = fill_receive(SpanCursor(segment.payload), segment.length);
+    verdict = fill_receive(SpanCursor({&span, 1}), kGrhBytes, kWhole).verdict;
+    if (verdict.ok())
+      verdict = fill_receive(SpanCursor(segment.payload), segment.length, kWhole).verdict;
   }
   if (!verdict.ok()) {
     fail_receive(verdict);

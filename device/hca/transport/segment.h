@@ -31,6 +31,8 @@ enum class SegmentKind : uint8_t {
   read,  // a request: no payload
   compare_swap,
   fetch_add,
+  masked_compare_swap,
+  masked_fetch_add,
   atomic_write,
   flush,
   read_response,
@@ -53,7 +55,8 @@ enum class Answer : uint8_t {
   access_error,
   operation_error,
   atomic,  // an answer of its own: with the value an atomic found, or of a FLUSH
-  busy,    // not taken: the responder is still answering a READ of this peer. Never on a wire
+  busy,    // from packet `psn` on not taken: the responder is still answering a READ of this peer,
+           // or has had enough for a turn. Never on a wire
 };
 
 struct Reply {
@@ -103,6 +106,8 @@ struct Segment {
 
   uint64_t swap_add;  // atomic WRITE: the value
   uint64_t compare;
+  uint64_t swap_mask;  // masked atomics
+  uint64_t compare_mask;
 
   // FETH.
   uint8_t flush_type;   // KH_FLUSH_GLOBAL ...

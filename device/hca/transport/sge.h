@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "hca/mkey_table.h"
+#include "hca/run_queue.h"
 #include "hca/transport/copy.h"
 #include "hca/transport/wqe.h"
 #include "keyhole_hw.h"
@@ -22,18 +24,64 @@ struct Gathered {
   Verdict verdict;
 };
 
-// Finds the bytes [offset, offset + length) of what the entries name, for reading. Stops early when
-// `spans` is full; then it gives a multiple of `unit` bytes (a power of 2). The rest of each entry
-// that it touches is checked too.
-Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
-                uint64_t offset, uint32_t length, uint32_t unit, std::span<HostSpan> spans);
+// Entries of indirect keys that are looked at for one segment, about; a segment that needs more is
+// cut between two packets.
+inline constexpr uint64_t kEntriesAtOnce = 1024;
+// What one costs a turn's quantum, in bytes moved.
+inline constexpr uint32_t kEntryCost = 64;
 
-// Stores `length` bytes at `offset` of what the entries name; they have that much room.
-Verdict scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
-                uint64_t offset, uint32_t length, SpanCursor from);
+// Charges a turn for the entries looked at since it last did.
+class EntryMeter {
+ public:
+  void charge(Quantum& quantum) {
+    quantum.bytes -= static_cast<int64_t>((walked_entries - seen_) * kEntryCost);
+    seen_ = walked_entries;
+  }
+
+ private:
+  uint64_t seen_ = walked_entries;
+};
+
+// Spans of one segment's payload: enough for the largest packet with the most entries, each of
+// them across a page border.
+inline constexpr size_t kSpans = 80;
+static_assert(kSpans > 2 * KH_MAX_SGE + 2);
+// The largest packet.
+inline constexpr size_t kPacket = 4096;
+
+// Not initialised: it is made for each segment, and mostly one span of it is used. Of an indirect
+// key's entries a packet may need thousands; then its bytes are put together here.
+struct Spans {
+  union {
+    HostSpan at[kSpans];
+  };
+  std::byte packed[kPacket];
+  Spans() {}
+  HostSpan* data() { return at; }
+  HostSpan& operator[](size_t i) { return at[i]; }
+};
+
+// Finds the bytes [offset, offset + length) of what the entries name, for reading. Stops early when
+// `spans` is full; then it gives a multiple of `unit` bytes (a power of 2, at most kPacket), and not
+// none. The rest of each entry that it touches is checked too.
+Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
+                uint64_t offset, uint32_t length, uint32_t unit, Spans& spans);
+
+// The same for the next bytes behind one remote key.
+Gathered gather(MemoryCursor& from, uint32_t length, uint32_t unit, Spans& spans);
+
+struct Scattered {
+  uint32_t bytes = 0;
+  Verdict verdict;
+};
+
+// Stores `length` bytes at `offset` of what the entries name; they have that much room. May stop at
+// a multiple of `unit` (a power of 2) when indirect keys make it long.
+Scattered scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
+                  uint64_t offset, uint32_t length, uint32_t unit, SpanCursor from);
 
 // Stores bytes that come from `from` behind a checked key, all that the cursor has left but at most
-// `length`. False: the guest has taken the memory away.
+// `length`. False: some of the memory is not there; the cursor says why.
 inline bool store(MemoryCursor& to, SpanCursor& from, uint64_t length) {
   while (length > 0 && to.left() > 0 && !from.done()) {
     HostSpan span = to.next(std::min<uint64_t>(length, from.size()));
@@ -46,8 +94,25 @@ inline bool store(MemoryCursor& to, SpanCursor& from, uint64_t length) {
   return true;
 }
 
-constexpr Verdict local_protection(uint32_t syndrome) {
-  return {KH_WC_LOC_PROT_ERR, static_cast<uint16_t>(syndrome)};
+// As store(), but may stop at a multiple of `unit` when an indirect key makes it long. The bytes
+// stored; none: as above.
+inline std::optional<uint32_t> store_some(MemoryCursor& to, SpanCursor& from, uint32_t length,
+                                          uint32_t unit) {
+  if (!to.indirect()) [[likely]] {
+    if (!store(to, from, length)) [[unlikely]]
+      return std::nullopt;
+    return length;
+  }
+  const uint64_t limit = walked_entries + kEntriesAtOnce;
+  uint32_t done = 0;
+  while (done < length && (done == 0 || walked_entries < limit)) {
+    const uint32_t part = std::min(length - done, unit);
+    if (!store(to, from, part)) return std::nullopt;
+    done += part;
+  }
+  return done;
 }
+
+constexpr Verdict local_protection(uint32_t syndrome) { return {KH_WC_LOC_PROT_ERR, syndrome}; }
 
 }  // namespace keyhole

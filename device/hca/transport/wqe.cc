@@ -37,6 +37,10 @@ constexpr std::array<Shape, 18> kShapes = [] {
   shapes[KH_OP_BIND_MW] = {kRc | kUc, 64, false};
   shapes[KH_OP_REG_MR] = {kRc | kUc, 64, false};
   shapes[KH_OP_NOP] = {kAll, 16, false};
+  shapes[KH_OP_UMR_FILL] = {kRc, 64, true};
+  shapes[KH_OP_UMR_INV] = {kRc, 16, false};
+  shapes[KH_OP_MASKED_CMP_SWAP] = {kRc, 64, false};
+  shapes[KH_OP_MASKED_FETCH_ADD] = {kRc, 64, false};
   shapes[KH_OP_FLUSH] = {kRc, 48, false};
   shapes[KH_OP_ATOMIC_WRITE] = {kRc, 32, true};
   return shapes;
@@ -49,6 +53,30 @@ constexpr Verdict refuse(kh_syndrome why) { return {KH_WC_LOC_QP_OP_ERR, why}; }
 template <typename T>
 const T* at(const WqeBuffer& buffer, size_t offset) {
   return reinterpret_cast<const T*>(buffer.bytes + offset);
+}
+
+// A UMR_FILL's own fields, as far as they are about the request and not about its key.
+Verdict decode_fill(const WqeBuffer& buffer, uint32_t room, Wqe& wqe) {
+  wqe.umr = at<kh_wqe_umr>(buffer, sizeof(kh_wqe_ctrl));
+  wqe.inline_data = nullptr;
+  if (!(wqe.flags & KH_WQE_INLINE)) return {};
+  const uint32_t count = wqe.umr->num_entries;
+  const size_t size = wqe.umr->repeat_count ? sizeof(kh_stride) : sizeof(kh_klm);
+  if (count > KH_MAX_INLINE_ENTRIES || count * size > room) return refuse(KH_SYN_UMR_COUNT);
+  if (wqe.umr->list_key != 0 || wqe.umr->list_offset != 0) return refuse(KH_SYN_UMR_LIST);
+  wqe.inline_data = buffer.bytes + 64;
+  return {};
+}
+
+// Masked atomics, and the others.
+Verdict decode_atomic(const WqeBuffer& buffer, Wqe& wqe) {
+  wqe.atomic = at<kh_wqe_atomic>(buffer, 32);
+  wqe.masked = at<kh_wqe_masked_atomic>(buffer, 32);
+  if (wqe.num_sge != 1) return refuse(KH_SYN_WQE_SIZE);
+  if (wqe.length != 8) return {KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH};
+  if (wqe.opcode == KH_OP_MASKED_FETCH_ADD && (wqe.masked->compare | wqe.masked->compare_mask))
+    return refuse(KH_SYN_WQE_FLAGS);
+  return {};
 }
 
 }  // namespace
@@ -95,6 +123,7 @@ Verdict decode_wqe(const WqeBuffer& buffer, const WqeLimits& limits, Wqe& wqe) {
 
   if (wqe.is_local()) {
     if (wqe.num_sge != 0) return refuse(KH_SYN_WQE_SIZE);
+    if (wqe.opcode == KH_OP_UMR_FILL) return decode_fill(buffer, room - header, wqe);
     if (wqe.flags & KH_WQE_INLINE) return refuse(KH_SYN_WQE_FLAGS);
     wqe.bind = at<kh_wqe_bind>(buffer, sizeof(kh_wqe_ctrl));
     wqe.reg = at<kh_wqe_reg>(buffer, sizeof(kh_wqe_ctrl));
@@ -145,11 +174,7 @@ Verdict decode_wqe(const WqeBuffer& buffer, const WqeLimits& limits, Wqe& wqe) {
     wqe.length = static_cast<uint32_t>(length);
   }
 
-  if (wqe.opcode == KH_OP_CMP_SWAP || wqe.opcode == KH_OP_FETCH_ADD) {
-    wqe.atomic = at<kh_wqe_atomic>(buffer, 32);
-    if (wqe.num_sge != 1) return refuse(KH_SYN_WQE_SIZE);
-    if (wqe.length != 8) return {KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH};
-  }
+  if (is_atomic(wqe.opcode)) return decode_atomic(buffer, wqe);
   if (wqe.opcode == KH_OP_ATOMIC_WRITE) {
     if (!(wqe.flags & KH_WQE_INLINE)) return refuse(KH_SYN_WQE_FLAGS);
     if (wqe.length != 8) return {KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH};

@@ -22,7 +22,7 @@ namespace keyhole {
 // A completion's verdict.
 struct Verdict {
   uint8_t status = KH_WC_SUCCESS;   // enum kh_cqe_status
-  uint16_t syndrome = KH_SYN_NONE;  // enum kh_syndrome
+  uint32_t syndrome = KH_SYN_NONE;  // enum kh_syndrome, and an entry's number above it
 
   bool ok() const { return status == KH_WC_SUCCESS; }
 };
@@ -39,9 +39,11 @@ struct SendRing {
 };
 
 // Large enough for every request that can be valid: no entry or inline byte lies behind this.
-inline constexpr uint32_t kWqeBytes = 64 + KH_MAX_INLINE;
+inline constexpr uint32_t kWqeBytes = 64 + KH_MAX_INLINE_ENTRIES * sizeof(kh_stride);
 inline constexpr uint32_t kWqeBlocks = kWqeBytes / KH_WQE_BLOCK;
+static_assert(kWqeBytes >= 64 + KH_MAX_INLINE);
 static_assert(kWqeBytes >= 64 + KH_MAX_SGE * sizeof(kh_sge));
+static_assert(kWqeBytes % KH_WQE_BLOCK == 0 && kWqeBlocks <= KH_MAX_WQE_BLOCKS);
 
 struct alignas(64) WqeBuffer {
   std::byte bytes[kWqeBytes];
@@ -49,8 +51,19 @@ struct alignas(64) WqeBuffer {
 
 // READs, atomics and FLUSHes: each takes one of the peer's responder resources.
 constexpr bool takes_resource(uint8_t opcode) {
-  return (opcode >= KH_OP_READ && opcode <= KH_OP_FETCH_ADD) || opcode == KH_OP_FLUSH ||
-         opcode == KH_OP_ATOMIC_WRITE;
+  return (opcode >= KH_OP_READ && opcode <= KH_OP_FETCH_ADD) ||
+         (opcode >= KH_OP_MASKED_CMP_SWAP && opcode <= KH_OP_ATOMIC_WRITE);
+}
+static_assert(takes_resource(KH_OP_MASKED_FETCH_ADD) && takes_resource(KH_OP_FLUSH));
+
+// Its answer is what the cell held.
+constexpr bool is_atomic(uint8_t opcode) {
+  return opcode == KH_OP_CMP_SWAP || opcode == KH_OP_FETCH_ADD ||
+         opcode == KH_OP_MASKED_CMP_SWAP || opcode == KH_OP_MASKED_FETCH_ADD;
+}
+
+constexpr bool is_umr(uint8_t opcode) {
+  return opcode == KH_OP_UMR_FILL || opcode == KH_OP_UMR_INV;
 }
 
 struct Wqe {
@@ -65,15 +78,17 @@ struct Wqe {
   const kh_wqe_rdma* rdma;  // all but UD and local requests
   const kh_wqe_ud* ud;
   const kh_wqe_atomic* atomic;
+  const kh_wqe_masked_atomic* masked;
   const kh_wqe_flush* flush;
   const kh_wqe_bind* bind;
   const kh_wqe_reg* reg;
+  const kh_wqe_umr* umr;
   const kh_sge* sge;
-  const std::byte* inline_data;  // instead of entries
+  const std::byte* inline_data;  // instead of entries; of a UMR_FILL: its entries
 
   bool is_local() const {
     return opcode == KH_OP_LOCAL_INV || opcode == KH_OP_BIND_MW || opcode == KH_OP_REG_MR ||
-           opcode == KH_OP_NOP;
+           opcode == KH_OP_NOP || is_umr(opcode);
   }
   bool is_read_or_atomic() const { return takes_resource(opcode); }
   bool signaled() const { return flags & KH_WQE_SIGNALED; }

@@ -25,6 +25,8 @@ CASES = [
     ("bind_mw", "ibv_bind_mw, type 1", 215),
     ("local_inv", "ibv_post_send, local invalidate", 140),
     ("wr_write", "ibv_wr_*, RDMA WRITE, 1 SGE", 115),
+    ("wr_mr_list", "keyholedv_wr_mr_list, 4 entries", 239),
+    ("post_fill", "keyholedv_post_send, 4 from a list", None),
     ("post_recv", "ibv_post_recv, 1 SGE", None),
     ("poll_cq", "ibv_poll_cq, 1 entry", None),
 ]

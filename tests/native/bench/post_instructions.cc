@@ -32,6 +32,18 @@ extern "C" {
   ibv_wr_set_sge(qp, 0x200, addr, 64);
   return ibv_wr_complete(qp);
 }
+[[gnu::noinline]] int counted_wr_mr_list(ibv_qp_ex* qp, keyholedv_qp_ex* dv, keyholedv_mkey* mkey,
+                                         const ibv_sge* list) {
+  ibv_wr_start(qp);
+  qp->wr_id = 1;
+  qp->wr_flags = IBV_SEND_SIGNALED;
+  keyholedv_wr_mr_list(dv, mkey, IBV_ACCESS_LOCAL_WRITE, 4, list);
+  return ibv_wr_complete(qp);
+}
+[[gnu::noinline]] int counted_post_fill(ibv_qp* qp, keyholedv_send_wr* wr,
+                                        keyholedv_send_wr** bad) {
+  return post_dv(qp, wr, bad);
+}
 [[gnu::noinline]] int counted_post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return ibv_post_recv(qp, wr, bad);
 }
@@ -69,6 +81,20 @@ int main(int argc, char** argv) {
                    .send_flags = IBV_SEND_SIGNALED,
                    .bind_info = {&mr, 0x1000, 64, IBV_ACCESS_REMOTE_WRITE}};
   ibv_wc wc{};
+  keyholedv_mkey mkey{.lkey = 0x600, .rkey = 0x600};
+  const std::array<ibv_sge, 4> pieces = {sge, sge, sge, sge};
+  std::array<std::byte, 64> list_memory{};
+  keyholedv_klm_list list{
+      .addr = list_memory.data(), .length = list_memory.size(), .max_entries = 4, .key = 0x800};
+  keyholedv_send_wr fill{};
+  keyholedv_send_wr* bad_fill = nullptr;
+  fill.opcode = KEYHOLEDV_WR_FILL;
+  fill.send_flags = IBV_SEND_SIGNALED;
+  fill.fill.mkey = mkey.lkey;
+  fill.fill.access = IBV_ACCESS_LOCAL_WRITE;
+  fill.fill.num_entries = 4;
+  fill.fill.list = pieces.data();
+  fill.fill.klm_list = &list;
 
   const std::map<std::string, std::function<int()>> cases = {
       {"write",
@@ -91,6 +117,9 @@ int main(int argc, char** argv) {
          return counted_post_send(qp.ibv(), &wr, &bad);
        }},
       {"wr_write", [&] { return counted_wr_write(qp.ex(), sge.addr); }},
+      {"wr_mr_list",
+       [&] { return counted_wr_mr_list(qp.ex(), qp.dv(), &mkey, pieces.data()); }},
+      {"post_fill", [&] { return counted_post_fill(qp.ibv(), &fill, &bad_fill); }},
       {"post_recv", [&] { return counted_post_recv(qp.ibv(), &rwr, &bad_recv); }},
       {"poll_cq",
        [&] {

@@ -318,8 +318,7 @@ TEST_F(AdminTest, MkeyFieldsAreChecked) {
     return command;
   };
   expect(key([](Body&) {}), KH_ST_OK, 0);
-  expect(key([](Body& b) { b.kind = 6; }), KH_ST_INVAL, body);
-  expect(key([](Body& b) { b.kind = KH_MKEY_INDIRECT; }), KH_ST_NOSUPP, body);
+  expect(key([](Body& b) { b.kind = 7; }), KH_ST_INVAL, body);
   expect(key([](Body& b) { b.pdn = 4711; }), KH_ST_NOENT, body + offsetof(Body, pdn));
   expect(key([](Body& b) { b.pdn = 0; }), KH_ST_NOENT, body + offsetof(Body, pdn));
   expect(key([](Body& b) { b.access = 0x40; }), KH_ST_INVAL, body + offsetof(Body, access));

@@ -224,6 +224,24 @@ TestRegion FakeDriver::register_memory(uint32_t pdn, std::byte* memory, size_t s
   return {must(command).result[0], memory, start, size};
 }
 
+uint32_t FakeDriver::create_indirect(uint32_t pdn, uint32_t max_entries, uint32_t access) {
+  kh_admin_cmd create = make(KH_ADM_CREATE_MKEY);
+  create.create_mkey.kind = KH_MKEY_INDIRECT;
+  create.create_mkey.pdn = pdn;
+  create.create_mkey.access = access;
+  create.create_mkey.max_entries = max_entries;
+  return must(create).result[0];
+}
+
+uint32_t FakeDriver::create_klm_list(uint32_t pdn, const std::byte* memory, size_t size) {
+  kh_admin_cmd create = make(KH_ADM_CREATE_MKEY);
+  create.create_mkey.kind = KH_MKEY_KLM_LIST;
+  create.create_mkey.pdn = pdn;
+  create.create_mkey.length = size;
+  create.create_mkey.pages = host_.pages(memory, size);
+  return must(create).result[0];
+}
+
 uint32_t FakeDriver::create_window(uint32_t pdn, kh_mkey_kind kind) {
   kh_admin_cmd command = make(KH_ADM_CREATE_MKEY);
   command.create_mkey.kind = kind;

@@ -210,6 +210,9 @@ class FakeDriver {
   TestRegion register_memory(uint32_t pdn, std::byte* memory, size_t size, uint32_t access,
                              uint64_t start);
   uint32_t create_window(uint32_t pdn, kh_mkey_kind kind);
+  uint32_t create_indirect(uint32_t pdn, uint32_t max_entries, uint32_t access = 0);
+  // Of whole pages.
+  uint32_t create_klm_list(uint32_t pdn, const std::byte* memory, size_t size);
   kh_mkey_attr query_mkey(uint32_t key);
   TestCq create_cq(uint8_t log_size, uint16_t context = 1, uint8_t flags = 0);
   TestSrq create_srq(uint32_t pdn, uint8_t log_size, uint8_t log_stride = 6, uint16_t context = 1);

@@ -154,6 +154,10 @@ struct EngineQpOptions {
   unsigned max_inline = 256;
   bool sq_sig_all = false;
   bool single_threaded = false;
+  DvLimits dv = {.indirect = true,
+                 .masked_atomic = true,
+                 .max_inline_entries = KH_MAX_INLINE_ENTRIES,
+                 .max_entries = KH_MAX_INDIRECT};
 };
 
 struct EngineQp {
@@ -183,13 +187,16 @@ struct EngineQp {
     qp.recv_cq = &recv_cq.cq;
     qp.srq = srq ? &srq->srq : nullptr;
     init_qp(qp, o.type, o.sq_sig_all, o.max_send_sge, 3, o.max_inline, o.single_threaded);
-    if (set_wr_ops(qp, o.type, 0) || !at.qps().insert(hw.qpn, &qp))
+    set_dv_limits(qp, o.type, o.dv);
+    if (set_wr_ops(qp, o.type, 0) || set_dv_ops(qp, 0) || !at.qps().insert(hw.qpn, &qp))
       throw std::runtime_error("a QP could not be set up");
   }
   ~EngineQp() { station.qps().remove(hw.qpn); }
 
   ibv_qp* ibv() { return &qp.ibv; }
   ibv_qp_ex* ex() { return &qp.ex; }
+  keyholedv_qp_ex* dv() { return &qp.dv; }
+  int post_dv(keyholedv_send_wr& wr) { return verbs::post_dv(ibv(), &wr, nullptr); }
 
   void connect(EngineQp& peer, std::uint32_t access = KH_ACCESS_REMOTE) {
     station.driver().bring_up(hw, peer.station.driver(), peer.hw, access);
@@ -284,5 +291,68 @@ struct EngineMw {
 
 inline constexpr std::uint32_t kAllAccess =
     KH_ACCESS_LOCAL_WRITE | KH_ACCESS_REMOTE | KH_ACCESS_MW_BIND;
+
+struct EngineMkey {
+  keyholedv_mkey dv{};
+
+  EngineMkey(Station& station, std::uint32_t max_entries, std::uint32_t access = 0) {
+    dv.lkey = dv.rkey = station.driver().create_indirect(station.pdn(), max_entries, access);
+  }
+};
+
+struct EngineKlmList {
+  keyholedv_klm_list dv{};
+
+  EngineKlmList(Station& station, std::uint32_t max_entries) {
+    const std::size_t length = max_entries * sizeof(kh_stride);
+    const std::size_t pages = (length + 4095) & ~std::size_t{4095};
+    std::byte* memory = station.driver().host().allocate(pages);
+    dv = {.addr = memory,
+          .length = length,
+          .max_entries = max_entries,
+          .key = station.driver().create_klm_list(station.pdn(), memory, pages)};
+  }
+};
+
+// Two stations with a connected QP, a CQ for both directions, and a region each.
+struct Pair {
+  EngineRig rig;
+  Station& a = rig.at(0);
+  Station& b = rig.at(1);
+  EngineCq cq_a{a, 7}, cq_b{b, 7};
+  EngineQp qp_a, qp_b;
+  EngineMr mr_a{a, 16384, kAllAccess, 1}, mr_b{b, 16384, kAllAccess, 2};
+
+  explicit Pair(EngineQpOptions o = {}) : qp_a(a, cq_a, cq_a, o), qp_b(b, cq_b, cq_b, o) {
+    if (o.type == IBV_QPT_UD) {
+      qp_a.bring_up_ud(0x1234);
+      qp_b.bring_up_ud(0x1234);
+    } else {
+      qp_a.connect(qp_b);
+      qp_b.connect(qp_a);
+    }
+  }
+
+  // The only completion of a's CQ, after the engine has come to rest.
+  ibv_wc one(EngineCq& cq) {
+    rig.run();
+    const auto wcs = cq.poll();
+    EXPECT_EQ(wcs.size(), 1u);
+    return wcs.empty() ? ibv_wc{} : wcs[0];
+  }
+  bool same(std::size_t at_a, std::size_t at_b, std::size_t size) {
+    return std::memcmp(mr_a.data() + at_a, mr_b.data() + at_b, size) == 0;
+  }
+};
+
+inline ibv_send_wr request(ibv_wr_opcode opcode, std::uint64_t wr_id, ibv_sge* sge, int num_sge = 1) {
+  ibv_send_wr wr{};
+  wr.opcode = opcode;
+  wr.wr_id = wr_id;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.sg_list = sge;
+  wr.num_sge = num_sge;
+  return wr;
+}
 
 }  // namespace keyhole::verbs

@@ -35,10 +35,17 @@ void fail_allocation(int skip) {
 }
 bool allocation_failed() { return failed; }
 
-Device::Device() {
+namespace {
+const verbs_device_ops our_ops{}, other_ops{};
+verbs_device our_device{}, other_device{};
+}  // namespace
+
+Device::Device(bool ours) {
+  our_device.ops = &our_ops;
+  other_device.ops = &other_ops;
   const int fd = memfd_create("device", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, 3 * KH_PAGE_SIZE)) throw std::runtime_error("memfd");
-  verbs_context* core = kh_alloc_context(nullptr, fd, nullptr);
+  verbs_context* core = kh_alloc_context(&(ours ? our_device : other_device).device, fd, nullptr);
   if (!core) throw std::runtime_error(std::strerror(errno));
   context_ = &core->context;
 }
@@ -112,6 +119,10 @@ void verbs_uninit_context(verbs_context* context) {
   kernel.live["context"]--;
 }
 
+bool kh_serves(const ibv_device* device) {
+  return device == &keyhole::test::our_device.device;
+}
+
 void verbs_set_ops(verbs_context*, const verbs_context_ops*) {}
 void __verbs_log(verbs_context*, uint32_t, const char*, ...) {}
 
@@ -138,6 +149,11 @@ int kh_cmd_get_context(verbs_context*, keyhole_alloc_ucontext_resp* out) {
   out->max_send_blocks = 1 << 16;
   out->max_recv_wr = 1 << 15;
   out->clock_khz = 1000000;
+  out->caps = kernel.caps;
+  out->max_indirect = kernel.max_indirect;
+  out->max_klm_list = kernel.max_klm_list;
+  out->max_inline_entries = kernel.max_inline_entries;
+  out->max_depth = KH_MAX_DEPTH;
   return 0;
 }
 
@@ -175,6 +191,36 @@ int ibv_cmd_dereg_mr(verbs_mr*) { return destroy("dereg_mr", "mr"); }
 
 int kh_cmd_alloc_mw(ibv_pd*, ibv_mw_type, ibv_mw*) { return create("alloc_mw", "mw"); }
 int ibv_cmd_dealloc_mw(ibv_mw*) { return destroy("dealloc_mw", "mw"); }
+
+int kh_cmd_create_mkey(ibv_pd* pd, uint32_t max_entries, uint32_t access, uint32_t* handle,
+                       uint32_t* key) {
+  kernel.mkey_pd = pd->handle;
+  kernel.mkey_entries = max_entries;
+  kernel.mkey_access = access;
+  *handle = 41;
+  *key = 0x12300;
+  return create("create_mkey", "mkey");
+}
+int kh_cmd_query_mkey(ibv_context*, uint32_t handle, keyhole_mkey_attr* attr) {
+  kernel.mkey_handle = handle;
+  *attr = kernel.mkey_attr;
+  return begin("query_mkey");
+}
+int kh_cmd_destroy_mkey(ibv_context*, uint32_t handle) {
+  kernel.mkey_handle = handle;
+  return destroy("destroy_mkey", "mkey");
+}
+int kh_cmd_create_klm_list(ibv_pd*, void* addr, uint64_t length, uint32_t* handle, uint32_t* key) {
+  kernel.list_addr = reinterpret_cast<uintptr_t>(addr);
+  kernel.list_length = length;
+  *handle = 42;
+  *key = 0x45600;
+  return create("create_klm_list", "klm_list");
+}
+int kh_cmd_destroy_klm_list(ibv_context*, uint32_t handle) {
+  kernel.list_handle = handle;
+  return destroy("destroy_klm_list", "klm_list");
+}
 
 int kh_cmd_create_ah(ibv_pd*, ibv_ah*, ibv_ah_attr*, void* av) {
   std::memset(av, 0xab, sizeof(kh_av));

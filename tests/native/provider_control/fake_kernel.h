@@ -20,7 +20,8 @@
 namespace keyhole::test {
 
 struct FakeKernel {
-  // Live kernel objects by kind ("pd", "cq", "srq", "qp", "mr", "mw", "ah", "context").
+  // Live kernel objects by kind ("pd", "cq", "srq", "qp", "mr", "mw", "ah", "mkey", "klm_list",
+  // "context").
   std::map<std::string, int> live;
   // Commands that are to fail, with which errno; one shot.
   std::map<std::string, int> failures;
@@ -41,6 +42,17 @@ struct FakeKernel {
   uint64_t clock = 123456789;
   uint32_t clock_khz = 1000000;
 
+  // What the device has for direct verbs, as kh_cmd_get_context() tells it.
+  uint64_t caps = KH_CAP_INDIRECT | KH_CAP_MASKED_ATOMIC;
+  uint32_t max_indirect = KH_MAX_INDIRECT;
+  uint64_t max_klm_list = uint64_t{KH_MAX_INDIRECT} * sizeof(kh_stride);
+  uint32_t max_inline_entries = KH_MAX_INLINE_ENTRIES;
+  // What was asked last of an mkey or a KLM list.
+  uint32_t mkey_pd = 0, mkey_entries = 0, mkey_access = 0, mkey_handle = 0;
+  uint64_t list_addr = 0, list_length = 0;
+  uint32_t list_handle = 0;
+  keyhole_mkey_attr mkey_attr{};
+
   int alive() const {
     int sum = 0;
     for (const auto& [kind, count] : live)
@@ -59,7 +71,8 @@ bool allocation_failed();
 // An opened device, over a file that stands for the device's pages.
 class Device {
  public:
-  Device();
+  // ours: false is a device that another provider serves.
+  explicit Device(bool ours = true);
   ~Device();
   ibv_context* context() const { return context_; }
   Context& state() const { return context_of(context_); }

@@ -82,6 +82,31 @@ class Unwind : public ::testing::Test {
            return create_qp(pd, &attr);
          },
          [](void* p) { return destroy_qp(static_cast<ibv_qp*>(p)); }, "destroy_qp"},
+        {"create_mkey", "create_mkey",
+         [&] {
+           keyholedv_mkey_init_attr attr{};
+           attr.pd = pd;
+           attr.max_entries = 4;
+           return keyholedv_create_mkey(&attr);
+         },
+         [](void* p) { return keyholedv_destroy_mkey(static_cast<keyholedv_mkey*>(p)); },
+         "destroy_mkey"},
+        {"alloc_klm_list", "create_klm_list", [&] { return keyholedv_alloc_klm_list(pd, 1000); },
+         [](void* p) { return keyholedv_free_klm_list(static_cast<keyholedv_klm_list*>(p)); },
+         "destroy_klm_list"},
+        {"create_qp_dv", "create_qp",
+         [&] {
+           ibv_qp_init_attr_ex attr{};
+           attr.qp_type = IBV_QPT_RC;
+           attr.send_cq = attr.recv_cq = cq;
+           attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+           attr.pd = pd;
+           attr.cap.max_send_wr = 4;
+           keyholedv_qp_init_attr dv{};
+           dv.send_ops_flags = KEYHOLEDV_QP_EX_WITH_MR_LIST;
+           return keyholedv_create_qp(device->context(), &attr, &dv);
+         },
+         [](void* p) { return destroy_qp(static_cast<ibv_qp*>(p)); }, "destroy_qp"},
     };
   }
 
@@ -132,7 +157,9 @@ TEST_F(Unwind, EveryAllocationThatFailsIsEnomemAndLeavesNothing) {
 TEST_F(Unwind, AQueueThatCannotBeKeptFromForkIsNotMade) {
   for (const Verb& verb : verbs()) {
     const std::string name = verb.name;
-    if (name != "create_cq" && name != "create_srq" && name != "create_qp") continue;
+    if (name != "create_cq" && name != "create_srq" && name != "create_qp" &&
+        name != "alloc_klm_list" && name != "create_qp_dv")
+      continue;
     SCOPED_TRACE(name);
     const int alive = kernel.alive();
     kernel.failures["dontfork"] = EINVAL;

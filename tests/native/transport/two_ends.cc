@@ -17,7 +17,11 @@ std::vector<std::byte> lay_out(const Work& work, bool datagram) {
     case KH_OP_BIND_MW:
       append(&work.bind, sizeof(work.bind));
       break;
+    case KH_OP_UMR_FILL:
+      append(&work.umr, sizeof(work.umr));
+      break;
     case KH_OP_LOCAL_INV:
+    case KH_OP_UMR_INV:
     case KH_OP_NOP:
       break;
     case KH_OP_REG_MR: {
@@ -46,6 +50,8 @@ std::vector<std::byte> lay_out(const Work& work, bool datagram) {
         kh_wqe_atomic atomic{work.swap_add, work.compare};
         append(&atomic, sizeof(atomic));
       }
+      if (work.opcode == KH_OP_MASKED_CMP_SWAP || work.opcode == KH_OP_MASKED_FETCH_ADD)
+        append(&work.masked, sizeof(work.masked));
   }
   append(work.sge.data(), work.sge.size() * sizeof(kh_sge));
   append(work.inline_data.data(), work.inline_data.size());

@@ -35,6 +35,8 @@ struct Work {
   kh_wqe_bind bind{};
   kh_wqe_flush flush{};
   uint32_t flush_length = 0;
+  kh_wqe_masked_atomic masked{};
+  kh_wqe_umr umr{};  // its entries are in inline_data
   int nblocks = -1;  // as many as needed
   int num_sge = -1;  // as many as there are
 };
