@@ -61,6 +61,22 @@ TEST_F(Create, RoomForInlineFillsIsAskedOfDirectVerbs) {
   EXPECT_EQ(world.last_qp.comp_mask, uint32_t{IBV_QP_INIT_ATTR_PD});
 }
 
+TEST_F(Create, FillsAndMaskedAtomicsThatAreAnnouncedHaveRoomToo) {
+  qp_attr.comp_mask |= IBV_EXP_QP_INIT_ATTR_CREATE_FLAGS;
+  qp_attr.exp_create_flags = IBV_EXP_QP_CREATE_UMR;
+  ASSERT_NE(ibv_exp_create_qp(world.context(), &qp_attr), nullptr);
+  EXPECT_TRUE(world.qp_by_direct_verbs);
+  EXPECT_EQ(world.last_own_qp.max_inline_entries, 1u);
+
+  qp_attr.comp_mask = IBV_EXP_QP_INIT_ATTR_PD | IBV_EXP_QP_INIT_ATTR_ATOMICS_ARG;
+  qp_attr.max_atomic_arg = 8;
+  ASSERT_NE(ibv_exp_create_qp(world.context(), &qp_attr), nullptr);
+  EXPECT_TRUE(world.qp_by_direct_verbs);
+  world.keyhole = false;
+  ASSERT_NE(ibv_exp_create_qp(world.context(), &qp_attr), nullptr);
+  EXPECT_FALSE(world.qp_by_direct_verbs);
+}
+
 TEST_F(Create, AFieldThatTheMaskDoesNotNameIsNotRead) {
   qp_attr.max_inl_send_klms = 1000000;
   qp_attr.exp_create_flags = ~0u;
