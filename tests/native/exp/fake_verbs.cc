@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <map>
+#include <utility>
 
 namespace fake {
 
@@ -114,7 +115,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   }
   world->last_cq = *attr;
   ++world->cqs;
-  auto* cq = new ibv_cq_ex{};
+  ibv_cq_ex* cq = world->allocate_cq();
   cq->context = context;
   cq->channel = attr->channel;
   cq->cq_context = attr->cq_context;
@@ -201,7 +202,18 @@ World::World() {
   caps.max_mkey_depth = 4;
 }
 
-World::~World() { world = nullptr; }
+World::~World() {
+  delete spare_cq_;
+  world = nullptr;
+}
+
+ibv_cq_ex* World::allocate_cq() {
+  ibv_cq_ex* cq = spare_cq_ ? std::exchange(spare_cq_, nullptr) : new ibv_cq_ex;
+  *cq = {};
+  return cq;
+}
+
+void World::free_cq(ibv_cq_ex* cq) { delete std::exchange(spare_cq_, cq); }
 
 }  // namespace fake
 
@@ -254,7 +266,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
     return nullptr;
   }
   ++world->cqs;
-  auto* cq = new ibv_cq_ex{};
+  ibv_cq_ex* cq = world->allocate_cq();
   cq->context = context;
   cq->cq_context = cq_context;
   cq->channel = channel;
@@ -264,7 +276,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 int ibv_destroy_cq(ibv_cq* cq) {
   ++world->calls;
   --world->cqs;
-  delete reinterpret_cast<ibv_cq_ex*>(cq);
+  world->free_cq(reinterpret_cast<ibv_cq_ex*>(cq));
   return 0;
 }
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {

@@ -69,6 +69,10 @@ class World {
   int rereg_calls = 0;
   int calls = 0;  // of anything that changes something below
 
+  // The memory of a destroyed CQ is given to the next one, as an allocator may do.
+  ibv_cq_ex* allocate_cq();
+  void free_cq(ibv_cq_ex* cq);
+
   // Objects.
   ibv_context* context() { return &verbs_.context; }
   ibv_context* other_context() { return &other_verbs_.context; }
@@ -80,6 +84,7 @@ class World {
 
  private:
   void set_operations(verbs_context& verbs);
+  ibv_cq_ex* spare_cq_ = nullptr;
   ibv_device device_{};
   verbs_context verbs_{};
   verbs_context other_verbs_{};
