@@ -48,7 +48,8 @@ using Owned = std::unique_ptr<T, Closer<Function>>;
 
 class End {
  public:
-  End(const std::string& device, int gid_index, size_t bytes) : gid_index_(gid_index) {
+  // sends: requests that the send queue holds; its CQ has room for as many.
+  End(const std::string& device, int gid_index, size_t bytes, uint32_t sends = 16) : gid_index_(gid_index) {
     int count = 0;
     ibv_device** list = need(ibv_get_device_list(&count), "ibv_get_device_list");
     for (int i = 0; i < count; ++i)
@@ -56,7 +57,7 @@ class End {
     ibv_free_device_list(list);
     need(context_.get(), "opening " + device);
     pd_.reset(need(ibv_alloc_pd(context_.get()), "ibv_alloc_pd"));
-    cq_.reset(need(ibv_create_cq(context_.get(), 64, nullptr, nullptr, 0), "ibv_create_cq"));
+    cq_.reset(need(ibv_create_cq(context_.get(), static_cast<int>(sends) + 48, nullptr, nullptr, 0), "ibv_create_cq"));
     memory.assign(bytes, 0);
     mr_.reset(need(ibv_reg_mr(pd_.get(), memory.data(), bytes,
                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
@@ -65,7 +66,7 @@ class End {
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = cq_.get();
     init.qp_type = IBV_QPT_RC;
-    init.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    init.cap = {.max_send_wr = sends, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
     qp_.reset(need(ibv_create_qp(pd_.get(), &init), "ibv_create_qp"));
     need_zero(ibv_query_gid(context_.get(), 1, gid_index_, &gid_), "ibv_query_gid");
   }
@@ -75,6 +76,7 @@ class End {
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   ibv_qp* qp() const { return qp_.get(); }
+  ibv_cq* cq() const { return cq_.get(); }
   ibv_mr* mr() const { return mr_.get(); }
   uint64_t address(size_t offset = 0) const { return reinterpret_cast<uint64_t>(memory.data()) + offset; }
 

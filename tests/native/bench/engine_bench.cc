@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstring>
+#include <vector>
 
 #include "harness.h"
 
@@ -187,6 +188,92 @@ void BM_BindType1(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * kBatch);
 }
 BENCHMARK(BM_BindType1);
+
+// UMR_FILL of `n` entries in the request.
+void BM_FillInline(benchmark::State& state) {
+  Engine engine;
+  auto n = static_cast<uint32_t>(state.range(0));
+  const uint32_t key = engine.near.create_indirect(engine.near_pd, n);
+  const size_t size = (64 + n * sizeof(kh_klm) + KH_WQE_BLOCK - 1) / KH_WQE_BLOCK * KH_WQE_BLOCK;
+  std::vector<std::byte> wqe(size);
+  kh_wqe_ctrl ctrl{};
+  ctrl.opcode = KH_OP_UMR_FILL;
+  ctrl.flags = KH_WQE_SIGNALED | KH_WQE_INLINE;
+  ctrl.nblocks = static_cast<uint8_t>(size / KH_WQE_BLOCK);
+  std::memcpy(wqe.data(), &ctrl, sizeof(ctrl));
+  kh_wqe_umr umr{};
+  umr.key = key;
+  umr.access = KH_ACCESS_LOCAL_WRITE | KH_ACCESS_REMOTE;
+  umr.num_entries = n;
+  std::memcpy(wqe.data() + sizeof(ctrl), &umr, sizeof(umr));
+  for (uint32_t i = 0; i < n; ++i) {
+    kh_klm klm{engine.source.start + i * 8192, 4096, engine.source.key};
+    std::memcpy(wqe.data() + 64 + i * sizeof(klm), &klm, sizeof(klm));
+  }
+  const uint32_t count = (1u << Engine::kLogBlocks) / ctrl.nblocks / 2;
+  for (auto _ : state) {
+    for (uint32_t i = 0; i < count; ++i)
+      engine.qp.put(wqe);
+    engine.qp.ring();
+    if (!engine.poll(engine.near_cq, count)) {
+      state.SkipWithError("a fill has failed");
+      return;
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * count);
+}
+BENCHMARK(BM_FillInline)->Arg(4)->Arg(64);
+
+// WRITE of 256 KiB gathered by an indirect key of entries of this length, beside BM_WriteDirect of
+// the same, and beside one WRITE for each entry (BM_Write of that length).
+void BM_WriteIndirect(benchmark::State& state) {
+  Engine engine;
+  const auto each = static_cast<uint32_t>(state.range(0));
+  const uint32_t total = static_cast<uint32_t>(state.range(1));
+  const uint32_t n = total / each;
+  const size_t bytes = (n * sizeof(kh_klm) + 4095) / 4096 * 4096;
+  auto* list = reinterpret_cast<kh_klm*>(engine.near.host().allocate(bytes));
+  for (uint32_t i = 0; i < n; ++i)
+    list[i] = {engine.source.start + i * 2 * each, each, engine.source.key};
+  const uint32_t key = engine.near.create_indirect(engine.near_pd, n);
+  const uint32_t list_key =
+      engine.near.create_klm_list(engine.near_pd, reinterpret_cast<std::byte*>(list), bytes);
+  kh_wqe_ctrl ctrl{};
+  ctrl.opcode = KH_OP_UMR_FILL;
+  ctrl.flags = KH_WQE_SIGNALED;
+  ctrl.nblocks = 1;
+  kh_wqe_umr umr{};
+  umr.key = key;
+  umr.access = KH_ACCESS_LOCAL_WRITE;
+  umr.num_entries = n;
+  umr.list_key = list_key;
+  std::byte block[KH_WQE_BLOCK];
+  std::memcpy(block, &ctrl, sizeof(ctrl));
+  std::memcpy(block + sizeof(ctrl), &umr, sizeof(umr));
+  engine.qp.put(block);
+  engine.qp.ring();
+  if (!engine.poll(engine.near_cq, 1)) return state.SkipWithError("the fill has failed");
+  engine.source.key = key;
+  engine.source.start = 0;
+  engine.prepare(KH_OP_WRITE, total);
+  run_requests(state, engine, 4, total);
+  state.counters["entries"] = benchmark::Counter(
+      static_cast<double>(state.iterations()) * 4 * n, benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_WriteIndirect)
+    ->Args({64, 4096})
+    ->Args({64, 65536})
+    ->Args({4096, 65536})
+    ->Args({4096, 1 << 18})
+    ->Args({4096, 1 << 20});
+
+void BM_WriteDirect(benchmark::State& state) {
+  Engine engine;
+  auto length = static_cast<uint32_t>(state.range(0));
+  engine.prepare(KH_OP_WRITE, length);
+  run_requests(state, engine, 4, length);
+}
+BENCHMARK(BM_WriteDirect)->Arg(65536)->Arg(1 << 18)->Arg(1 << 20);
 
 void BM_Memcpy(benchmark::State& state) {
   Engine engine;

@@ -129,8 +129,11 @@ TEST_F(AdminTest, QueryDeviceReportsTheLimits) {
   EXPECT_EQ(attr.gid_table_len, 128u);
   EXPECT_EQ(attr.max_contexts, 16u);
   EXPECT_EQ(attr.max_rd_atomic, 16u);
-  EXPECT_EQ(attr.caps, KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_SRQ_RESIZE | KH_CAP_FLUSH |
-                           KH_CAP_ATOMIC_WRITE);
+  EXPECT_EQ(attr.caps, KH_CAP_MW1 | KH_CAP_MW2B | KH_CAP_INDIRECT | KH_CAP_MASKED_ATOMIC |
+                           KH_CAP_SRQ_RESIZE | KH_CAP_FLUSH | KH_CAP_ATOMIC_WRITE);
+  EXPECT_EQ(attr.max_indirect, 65536u);
+  EXPECT_EQ(attr.max_inline_entries, 64u);
+  EXPECT_EQ(attr.max_depth, 4u);
   EXPECT_EQ(attr.page_size_cap & 0xfff, 0u);
   EXPECT_NE(attr.page_size_cap & 1u << 30, 0u);
   // The EUI-64 of 02:00:00:00:01:01.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Direct verbs, provider and engine together: mkeys are filled, used on both sides and refilled, and
-// what the device refuses comes back with its reason.
+// Direct verbs, provider and engine together: mkeys are filled, used on both sides and refilled,
+// and what the device refuses comes back with its reason.
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 
-#include "engine_rig.h"
+#include "pair.h"
 
 namespace keyhole::verbs {
 namespace {

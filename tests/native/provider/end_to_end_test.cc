@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine_rig.h"
+#include "pair.h"
 
 namespace keyhole::verbs {
 namespace {
