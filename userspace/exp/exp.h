@@ -2,8 +2,8 @@
 //
 // What all files of libibverbs_exp share: the API, and how a call fails.
 //
-// The library is a layer on libibverbs and on direct verbs and reaches nothing below them: it has no
-// state of an object but what struct Objects keeps (objects.h), and no knowledge of a provider but
+// The library is a layer on libibverbs and on direct verbs and reaches nothing below them: it has
+// no state of an object but what its tables keep (objects.h), and no knowledge of a provider but
 // what keyholedv_query_device() tells.
 
 #pragma once
