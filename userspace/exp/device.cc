@@ -62,7 +62,8 @@ void answer_standard(const ibv_device_attr& from, ibv_exp_device_attr& to) {
   to.phys_port_cnt = from.phys_port_cnt;
 }
 
-uint64_t exp_flags(const ibv_device_attr_ex& device, const std::optional<keyholedv_context>& keyhole) {
+uint64_t exp_flags(const ibv_device_attr_ex& device,
+                   const std::optional<keyholedv_context>& keyhole) {
   uint64_t flags =
       report_bits(kDeviceFlags, device.orig_attr.device_cap_flags | device.device_cap_flags_ex);
   flags |= IBV_EXP_DEVICE_MR_ALLOCATE;  // by this library
@@ -112,7 +113,8 @@ uint32_t answer_blocks(uint32_t asked, const ibv_device_attr_ex& device,
     to.inline_recv_sz = kMaxInlineReceive;
   // Sizes are masks of powers of two: 8 bytes. An argument of them is inline.
   if (offers(IBV_EXP_DEVICE_ATTR_EXT_ATOMIC_ARGS, masked))
-    to.ext_atom = {.log_atomic_arg_sizes = 8, .max_fa_bit_boundary = 64, .log_max_atomic_inline = 3};
+    to.ext_atom = {
+        .log_atomic_arg_sizes = 8, .max_fa_bit_boundary = 64, .log_max_atomic_inline = 3};
   if (offers(IBV_EXP_DEVICE_ATTR_MASKED_ATOMICS, masked))
     to.masked_atomic = {.max_fa_bit_boundary = 64,
                         .log_max_atomic_inline = 3,
@@ -261,8 +263,10 @@ uint64_t ibv_exp_cqe_ts_to_ns(ibv_exp_clock_info* clock_info, uint64_t ts) {
   // reference's nanoseconds lack, in units of 2^-shift.
   using Wide = unsigned __int128;
   const uint64_t after = (ts - clock.cycles) & clock.mask;
-  if (after <= clock.mask / 2)
-    return clock.nsec + static_cast<uint64_t>((Wide{after} * clock.mult + clock.frac) >> clock.shift);
+  if (after <= clock.mask / 2) {
+    const Wide forth = Wide{after} * clock.mult + clock.frac;
+    return clock.nsec + static_cast<uint64_t>(forth >> clock.shift);
+  }
   const uint64_t before = (clock.cycles - ts) & clock.mask;
   const Wide back = Wide{before} * clock.mult;
   const Wide whole = back > clock.frac ? back - clock.frac : 0;

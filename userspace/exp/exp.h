@@ -2,8 +2,8 @@
 //
 // What all files of libibverbs_exp share: the API, and how a call fails.
 //
-// The library is a layer on libibverbs and on direct verbs and reaches nothing below them: it has no
-// state of an object but what struct Objects keeps (objects.h), and no knowledge of a provider but
+// The library is a layer on libibverbs and on direct verbs and reaches nothing below them: it has
+// no state of an object but what its tables keep (objects.h), and no knowledge of a provider but
 // what keyholedv_query_device() tells.
 
 #pragma once
@@ -46,6 +46,15 @@ inline std::nullptr_t fail_as_provider() { return fail(errno ? as_enosys(errno) 
 // A mask is valid below its first reserved bit.
 constexpr bool mask_is_known(uint64_t mask, uint64_t first_reserved) {
   return mask < first_reserved;
+}
+
+// The number in an enumeration's place, which a C program may have filled with anything.
+template <class Enum>
+uint32_t number_in(const Enum& place) {
+  static_assert(sizeof(Enum) == sizeof(uint32_t));
+  uint32_t number;
+  std::memcpy(&number, &place, sizeof(number));
+  return number;
 }
 
 // Bytes of a receive that may come inline. Keyhole's receives go where they are told to in any

@@ -3,10 +3,10 @@
 // Regions, indirect mkeys and windows: ibv_exp_reg_mr(3), ibv_exp_create_mr(3),
 // ibv_exp_query_mkey(3), ibv_exp_alloc_mkey_list_memory(3), ibv_exp_bind_mw(3).
 //
-// An indirect mkey is shown as a struct ibv_mr that only this library knows; a region with memory of
-// the library's is the provider's own struct ibv_mr, and the memory is remembered beside it.
-// ibv_dereg_mr() of a program leads here (infiniband/verbs.h), takes what is known, and hands on what
-// is not.
+// An indirect mkey is shown as a struct ibv_mr that only this library knows; a region with memory
+// of the library's is the provider's own struct ibv_mr, and the memory is remembered beside it.
+// ibv_dereg_mr() of a program leads here (infiniband/verbs.h), takes what is known, and hands on
+// what is not.
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -2,10 +2,10 @@
 //
 // ibv_exp_post_send(3).
 //
-// A chain is taken in order. Requests that the standard verbs have are collected, as they come, into
-// chains of their structures and posted together; one that only direct verbs have first sends off
-// what was collected, and then itself. So all are posted in the order of the chain, once each, and at
-// the first that cannot be, everything before it has been posted and nothing after it.
+// A chain is taken in order. Requests that the standard verbs have are collected, as they come,
+// into chains of their structures and posted together; one that only direct verbs have first sends
+// off what was collected, and then itself. So all are posted in the order of the chain, once each,
+// and at the first that cannot be, everything before it has been posted and nothing after it.
 
 #include <array>
 #include <memory>
@@ -171,7 +171,8 @@ int fill_from_regions(ibv_qp* qp, const ibv_exp_send_wr& from, keyholedv_send_wr
 int fill_from_blocks(ibv_qp* qp, const ibv_exp_send_wr& from, keyholedv_send_wr& wr) {
   const auto& umr = from.ext_op.umr;
   const auto& blocks = umr.mem_list.rb;
-  if (blocks.stride_dim != 1 || !blocks.mem_repeat_block_list || !blocks.repeat_count) return EINVAL;
+  if (blocks.stride_dim != 1) return EINVAL;
+  if (!blocks.mem_repeat_block_list || !blocks.repeat_count) return EINVAL;
   const size_t rounds = blocks.repeat_count[0];
   if (!rounds || rounds > UINT32_MAX) return EINVAL;
   List<keyholedv_mr_interleaved> room;
@@ -284,7 +285,7 @@ int post_by_direct_verbs(ibv_qp* qp, const ibv_exp_send_wr& from, keyholedv_wr_o
 int post_chain(ibv_qp* qp, ibv_exp_send_wr* first, ibv_exp_send_wr*& bad) {
   Collected collected(qp);
   for (ibv_exp_send_wr* wr = first; wr; wr = wr->next) {
-    const SendOpcode* opcode = send_opcode(wr->exp_opcode);
+    const SendOpcode* opcode = send_opcode(number_in(wr->exp_opcode));
     int err = 0;
     if (!opcode || !mask_is_known(wr->comp_mask, IBV_EXP_SEND_WR_ATTR_RESERVED))
       err = EINVAL;

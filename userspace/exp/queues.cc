@@ -56,8 +56,9 @@ ibv_exp_res_domain* ibv_exp_create_res_domain(ibv_context* context,
   if (!context || !attr) return fail(EINVAL);
   if (!mask_is_known(attr->comp_mask, IBV_EXP_RES_DOMAIN_RESERVED)) return fail(EINVAL);
   const auto threads =
-      if_named(attr->comp_mask, IBV_EXP_RES_DOMAIN_THREAD_MODEL, attr->thread_model);
-  const auto messages = if_named(attr->comp_mask, IBV_EXP_RES_DOMAIN_MSG_MODEL, attr->msg_model);
+      if_named(attr->comp_mask, IBV_EXP_RES_DOMAIN_THREAD_MODEL, number_in(attr->thread_model));
+  const auto messages =
+      if_named(attr->comp_mask, IBV_EXP_RES_DOMAIN_MSG_MODEL, number_in(attr->msg_model));
   if (threads > IBV_EXP_THREAD_SINGLE || messages > IBV_EXP_MSG_FORCE_LOW_LATENCY)
     return fail(EINVAL);
   auto* domain = new (std::nothrow) Domain;
@@ -213,9 +214,13 @@ ibv_qp* ibv_exp_create_qp(ibv_context* context, ibv_exp_qp_init_attr* qp_init_at
 
   errno = 0;
   ibv_qp* qp;
-  if (klms) {  // room for max_send_wr fills of so many entries
+  // Room for max_send_wr of the largest request that the program has announced: an inline fill of
+  // so many entries; or one that is not inline, or a masked atomic, for which one entry's does.
+  const bool larger = mkeys && attr.qp_type == IBV_QPT_RC &&
+                      (klms || atomic || (flags & IBV_EXP_QP_CREATE_UMR));
+  if (larger) {
     keyholedv_qp_init_attr own{};
-    own.max_inline_entries = klms;
+    own.max_inline_entries = klms ? klms : 1;
     qp = keyholedv_create_qp(context, &init, &own);
   } else {
     qp = ibv_create_qp_ex(context, &init);
@@ -278,16 +283,17 @@ ibv_srq* ibv_exp_create_srq(ibv_context* context, ibv_exp_create_srq_attr* attr)
   if (!mask_is_known(mask, IBV_EXP_CREATE_SRQ_RESERVED)) return fail(EINVAL);
   const auto tags = if_named(mask, IBV_EXP_CREATE_SRQ_TM, attr->tm_cap);
   const auto strides = if_named(mask, IBV_EXP_CREATE_SRQ_MP_WR, attr->mp_wr);
-  if (attr->srq_type == IBV_EXP_SRQT_TAG_MATCHING || tags.max_num_tags || tags.max_ops ||
+  const uint32_t type = number_in(attr->srq_type);
+  if (type == IBV_EXP_SRQT_TAG_MATCHING || tags.max_num_tags || tags.max_ops ||
       strides.log_num_of_strides || strides.log_stride_size ||
       if_named(mask, IBV_EXP_CREATE_SRQ_DC_OFFLOAD_PARAMS, attr->dc_offload_params))
     return fail(ENOSYS);
 
   errno = 0;
   ibv_srq* srq = nullptr;
-  if (attr->srq_type == IBV_EXP_SRQT_BASIC) {
+  if (type == IBV_EXP_SRQT_BASIC) {
     srq = ibv_create_srq(attr->pd, &attr->base);
-  } else if (attr->srq_type == IBV_EXP_SRQT_XRC) {
+  } else if (type == IBV_EXP_SRQT_XRC) {
     ibv_srq_init_attr_ex init{};
     init.srq_context = attr->base.srq_context;
     init.attr = attr->base.attr;

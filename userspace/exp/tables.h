@@ -71,13 +71,22 @@ inline constexpr Bit kRegionAccess[] = {
     {IBV_EXP_ACCESS_TUNNELED_ATOMIC, kNotServed},
 };
 
-// Of indirect mkeys: when created, and with each fill.
+// Of indirect mkeys: when created, and with each fill. They have no memory of their own, so what
+// speaks of a region's memory is lacking.
 inline constexpr Bit kMkeyAccess[] = {
     {IBV_EXP_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE},
     {IBV_EXP_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE},
     {IBV_EXP_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_READ},
     {IBV_EXP_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_ATOMIC},
     {IBV_EXP_ACCESS_MW_BIND, IBV_ACCESS_MW_BIND},
+    {IBV_EXP_ACCESS_ALLOCATE_MR, kNotServed},
+    {IBV_EXP_ACCESS_ON_DEMAND, kNotServed},
+    {IBV_EXP_ACCESS_SHARED_MR_USER_READ, kNotServed},
+    {IBV_EXP_ACCESS_SHARED_MR_USER_WRITE, kNotServed},
+    {IBV_EXP_ACCESS_SHARED_MR_GROUP_READ, kNotServed},
+    {IBV_EXP_ACCESS_SHARED_MR_GROUP_WRITE, kNotServed},
+    {IBV_EXP_ACCESS_SHARED_MR_OTHER_READ, kNotServed},
+    {IBV_EXP_ACCESS_SHARED_MR_OTHER_WRITE, kNotServed},
 };
 
 // Of windows. LOCAL_WRITE means nothing for one, and programs pass it.
@@ -228,9 +237,9 @@ inline constexpr SendOpcode kSendOpcodes[] = {
     {IBV_EXP_WR_CQE_WAIT, Way::kNotServed, 0},
 };
 
-constexpr const SendOpcode* send_opcode(ibv_exp_wr_opcode opcode) {
+constexpr const SendOpcode* send_opcode(uint32_t opcode) {
   for (const SendOpcode& row : kSendOpcodes)
-    if (row.from == opcode) return &row;
+    if (static_cast<uint32_t>(row.from) == opcode) return &row;
   return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
-// The calls of verbs_exp_unsupported.h and peer_ops.h: ENOSYS, without a look at the arguments, which
-// a program that only probes may leave empty.
+// The calls of verbs_exp_unsupported.h and peer_ops.h: ENOSYS, without a look at the arguments,
+// which a program that only probes may leave empty.
 
 #include "exp.h"
 #include <infiniband/peer_ops.h>

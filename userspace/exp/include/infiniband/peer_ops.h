@@ -15,21 +15,21 @@ extern "C" {
 #endif
 
 enum ibv_exp_peer_op {
-	IBV_EXP_PEER_OP_RESERVED1	= 1,
-	IBV_EXP_PEER_OP_FENCE		= 0,
-	IBV_EXP_PEER_OP_STORE_DWORD	= 4,
-	IBV_EXP_PEER_OP_STORE_QWORD	= 2,
-	IBV_EXP_PEER_OP_COPY_BLOCK	= 3,
-	IBV_EXP_PEER_OP_POLL_AND_DWORD	= 12,
-	IBV_EXP_PEER_OP_POLL_NOR_DWORD	= 13,
-	IBV_EXP_PEER_OP_POLL_GEQ_DWORD	= 14,
+	IBV_EXP_PEER_OP_RESERVED1 = 1,
+	IBV_EXP_PEER_OP_FENCE = 0,
+	IBV_EXP_PEER_OP_STORE_DWORD = 4,
+	IBV_EXP_PEER_OP_STORE_QWORD = 2,
+	IBV_EXP_PEER_OP_COPY_BLOCK = 3,
+	IBV_EXP_PEER_OP_POLL_AND_DWORD = 12,
+	IBV_EXP_PEER_OP_POLL_NOR_DWORD = 13,
+	IBV_EXP_PEER_OP_POLL_GEQ_DWORD = 14,
 };
 
 enum ibv_exp_peer_op_caps {
-	IBV_EXP_PEER_OP_FENCE_CAP	= (1 << IBV_EXP_PEER_OP_FENCE),
-	IBV_EXP_PEER_OP_STORE_DWORD_CAP	= (1 << IBV_EXP_PEER_OP_STORE_DWORD),
-	IBV_EXP_PEER_OP_STORE_QWORD_CAP	= (1 << IBV_EXP_PEER_OP_STORE_QWORD),
-	IBV_EXP_PEER_OP_COPY_BLOCK_CAP	= (1 << IBV_EXP_PEER_OP_COPY_BLOCK),
+	IBV_EXP_PEER_OP_FENCE_CAP = (1 << IBV_EXP_PEER_OP_FENCE),
+	IBV_EXP_PEER_OP_STORE_DWORD_CAP = (1 << IBV_EXP_PEER_OP_STORE_DWORD),
+	IBV_EXP_PEER_OP_STORE_QWORD_CAP = (1 << IBV_EXP_PEER_OP_STORE_QWORD),
+	IBV_EXP_PEER_OP_COPY_BLOCK_CAP = (1 << IBV_EXP_PEER_OP_COPY_BLOCK),
 	IBV_EXP_PEER_OP_POLL_AND_DWORD_CAP
 		= (1 << IBV_EXP_PEER_OP_POLL_AND_DWORD),
 	IBV_EXP_PEER_OP_POLL_NOR_DWORD_CAP
@@ -39,21 +39,21 @@ enum ibv_exp_peer_op_caps {
 };
 
 enum ibv_exp_peer_fence {
-	IBV_EXP_PEER_FENCE_OP_READ		= (1 << 0),
-	IBV_EXP_PEER_FENCE_OP_WRITE		= (1 << 1),
-	IBV_EXP_PEER_FENCE_FROM_CPU		= (1 << 2),
-	IBV_EXP_PEER_FENCE_FROM_HCA		= (1 << 3),
-	IBV_EXP_PEER_FENCE_MEM_SYS		= (1 << 4),
-	IBV_EXP_PEER_FENCE_MEM_PEER		= (1 << 5),
+	IBV_EXP_PEER_FENCE_OP_READ = (1 << 0),
+	IBV_EXP_PEER_FENCE_OP_WRITE = (1 << 1),
+	IBV_EXP_PEER_FENCE_FROM_CPU = (1 << 2),
+	IBV_EXP_PEER_FENCE_FROM_HCA = (1 << 3),
+	IBV_EXP_PEER_FENCE_MEM_SYS = (1 << 4),
+	IBV_EXP_PEER_FENCE_MEM_PEER = (1 << 5),
 };
 
 enum ibv_exp_peer_direction {
-	IBV_EXP_PEER_DIRECTION_FROM_CPU	 = (1 << 0),
-	IBV_EXP_PEER_DIRECTION_FROM_HCA	 = (1 << 1),
+	IBV_EXP_PEER_DIRECTION_FROM_CPU = (1 << 0),
+	IBV_EXP_PEER_DIRECTION_FROM_HCA = (1 << 1),
 	IBV_EXP_PEER_DIRECTION_FROM_PEER = (1 << 2),
-	IBV_EXP_PEER_DIRECTION_TO_CPU	 = (1 << 3),
-	IBV_EXP_PEER_DIRECTION_TO_HCA	 = (1 << 4),
-	IBV_EXP_PEER_DIRECTION_TO_PEER	 = (1 << 5),
+	IBV_EXP_PEER_DIRECTION_TO_CPU = (1 << 3),
+	IBV_EXP_PEER_DIRECTION_TO_HCA = (1 << 4),
+	IBV_EXP_PEER_DIRECTION_TO_PEER = (1 << 5),
 };
 
 struct ibv_exp_peer_buf_alloc_attr {
@@ -71,7 +71,7 @@ struct ibv_exp_peer_buf {
 };
 
 enum ibv_exp_peer_direct_attr_mask {
-	IBV_EXP_PEER_DIRECT_VERSION	= (1 << 0)
+	IBV_EXP_PEER_DIRECT_VERSION = (1 << 0)
 };
 
 #define IBV_EXP_PEER_IOMEMORY ((struct ibv_exp_peer_buf *)-1UL)
@@ -97,20 +97,20 @@ struct peer_op_wr {
 			uint64_t fence_flags;
 		} fence;
 		struct {
-			uint32_t  data;
-			uint64_t  target_id;
-			size_t	  offset;
+			uint32_t data;
+			uint64_t target_id;
+			size_t offset;
 		} dword_va;
 		struct {
-			uint64_t  data;
-			uint64_t  target_id;
-			size_t	  offset;
+			uint64_t data;
+			uint64_t target_id;
+			size_t offset;
 		} qword_va;
 		struct {
-			void	 *src;
-			uint64_t  target_id;
-			size_t	  offset;
-			size_t	  len;
+			void *src;
+			uint64_t target_id;
+			size_t offset;
+			size_t len;
 		} copy_op;
 	} wr;
 	uint32_t comp_mask;
