@@ -113,6 +113,8 @@ int kh_cmd_query_device(struct kh_dev *dev, struct kh_attr *attr)
 	attr->max_eq = le32_to_cpu(hw.max_eq);
 	attr->max_fast_reg_pages = le32_to_cpu(hw.max_fast_reg_pages);
 	attr->max_indirect = le32_to_cpu(hw.max_indirect);
+	attr->max_inline_entries = le32_to_cpu(hw.max_inline_entries);
+	attr->max_depth = le32_to_cpu(hw.max_depth);
 	return 0;
 }
 

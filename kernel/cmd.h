@@ -45,6 +45,8 @@ struct kh_attr {
 	u32 max_eq;
 	u32 max_fast_reg_pages;
 	u32 max_indirect;
+	u32 max_inline_entries;
+	u32 max_depth;
 };
 
 int kh_cmd_nop(struct kh_dev *dev);
@@ -90,7 +92,7 @@ struct kh_create_mkey_params {
 	u32 max_entries;	/* FREE and INDIRECT */
 	u64 start;
 	u64 length;
-	const struct kh_pages *pages;	/* DIRECT; else NULL */
+	const struct kh_pages *pages;	/* DIRECT and KLM_LIST; else NULL */
 	u64 offset;
 };
 

@@ -23,6 +23,7 @@
 #include <linux/xarray.h>
 
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 #include "../uapi/keyhole_hw.h"
 
@@ -181,6 +182,7 @@ int kh_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 
 /* verbs.c */
 extern const struct ib_device_ops kh_dev_ops;
+extern const struct uapi_definition kh_uapi_defs[];
 /*
  * The device is DEAD.  Sleepable context, called once, before every tracked
  * CQ's comp_handler is called: kernel QPs get their flush completions here.

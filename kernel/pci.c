@@ -374,6 +374,8 @@ static int kh_register(struct kh_dev *dev)
 	ibdev->local_dma_lkey = dev->attr.local_dma_lkey;
 	strscpy(ibdev->node_desc, KH_DRV_NAME, sizeof(ibdev->node_desc));
 	ib_set_device_ops(ibdev, &kh_dev_ops);
+	if (IS_ENABLED(CONFIG_INFINIBAND_USER_ACCESS))
+		ibdev->driver_def = kh_uapi_defs;
 
 	err = ib_device_set_netdev(ibdev, dev->netdev, 1);
 	if (err)

@@ -114,7 +114,8 @@ int kh_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	 */
 	attr->atomic_cap = num_possible_cpus() == 1 ? IB_ATOMIC_HCA :
 						      IB_ATOMIC_GLOB;
-	attr->masked_atomic_cap = IB_ATOMIC_NONE;
+	attr->masked_atomic_cap = hw->caps & KH_CAP_MASKED_ATOMIC ?
+				  attr->atomic_cap : IB_ATOMIC_NONE;
 
 	attr->device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD |
 				 IB_DEVICE_SYS_IMAGE_GUID |

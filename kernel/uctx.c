@@ -89,6 +89,13 @@ int kh_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	resp.max_send_blocks = 1u << KH_MAX_LOG_SQ_BLOCKS;
 	resp.max_recv_wr = dev->attr.max_qp_wr;
 	resp.clock_khz = dev->attr.clock_khz;
+	resp.caps = dev->attr.caps;
+	if (dev->attr.caps & KH_CAP_INDIRECT) {
+		resp.max_indirect = dev->attr.max_indirect;
+		resp.max_klm_list = kh_max_klm_list(dev);
+		resp.max_inline_entries = dev->attr.max_inline_entries;
+		resp.max_depth = dev->attr.max_depth;
+	}
 	ret = kh_udata_put(udata, &resp, sizeof(resp));
 	if (ret)
 		goto err_mmap;

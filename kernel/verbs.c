@@ -12,6 +12,13 @@
 #include "../uapi/rdma/keyhole-abi.h"
 #include "verbs.h"
 
+/* What uverbs offers beyond the verbs: objects of our own. */
+const struct uapi_definition kh_uapi_defs[] = {
+	UAPI_DEF_CHAIN(kh_mkey_defs),
+	UAPI_DEF_CHAIN(kh_klm_list_defs),
+	{}
+};
+
 const struct ib_device_ops kh_dev_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = RDMA_DRIVER_UNKNOWN,

@@ -132,6 +132,14 @@ int kh_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 int kh_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int kh_dealloc_mw(struct ib_mw *ibmw);
 
+/* mkey.c */
+extern const struct uapi_definition kh_mkey_defs[];
+
+/* klm_list.c */
+extern const struct uapi_definition kh_klm_list_defs[];
+/* Bytes that a KLM list may have; 0 if the device has no use for any. */
+u64 kh_max_klm_list(const struct kh_dev *dev);
+
 /* kverbs_queue.c: the memory of kernel consumers' queues */
 int kh_kcq_create(struct kh_dev *dev, struct kh_cq *cq, u32 cqe);
 int kh_kqp_create(struct kh_dev *dev, struct kh_qp *qp);

@@ -7,6 +7,24 @@
 #include <linux/delay.h>
 #include <linux/kthread.h>
 
+#include "../keyhole.h"
+
+/* There is no device here that would create an EQ. */
+static int fake_create_eq(struct kh_dev *dev, const struct kh_create_eq_params *params,
+			  u32 *eqn)
+{
+	*eqn = params->type;
+	return 0;
+}
+
+static int fake_destroy_eq(struct kh_dev *dev, u32 eqn)
+{
+	return 0;
+}
+
+#define kh_cmd_create_eq	fake_create_eq
+#define kh_cmd_destroy_eq	fake_destroy_eq
+
 #include "../events.c"
 
 /* What the event code asks of the rest of the driver. */
@@ -22,18 +40,6 @@ void kh_dev_fatal(struct kh_dev *dev, const char *reason)
 void kh_port_link(struct kh_dev *dev, bool up)
 {
 	link_state = up;
-}
-
-int kh_cmd_create_eq(struct kh_dev *dev, const struct kh_create_eq_params *params,
-		     u32 *eqn)
-{
-	*eqn = params->type;
-	return 0;
-}
-
-int kh_cmd_destroy_eq(struct kh_dev *dev, u32 eqn)
-{
-	return 0;
 }
 
 struct world {
@@ -347,6 +353,45 @@ static void events_of_the_device_are_acted_on(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, fatal_reason);
 }
 
+static u32 arms(struct kh_eq *eq)
+{
+	return le32_to_cpu(eq->db->arm) >> KH_ARM_SN_SHIFT;
+}
+
+/*
+ * The device fires once for each arm.  A flush takes entries without arming, so
+ * that the interrupt which comes for them finds none: it has to arm all the same,
+ * or it was the last.
+ */
+static void an_entry_that_a_flush_took_arms_the_queue_again(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct kh_dev *dev = &w->dev;
+	unsigned int unused = 0;
+	struct kh_cq *cq = new_cq(test, 6, &unused);
+	u32 sn;
+
+	KUNIT_ASSERT_EQ(test, kh_admin_init(&dev->admin, &w->pdev.dev, NULL), 0);
+	kh_control_thread(0, dev);
+	sn = arms(&dev->aeq);
+
+	/* Vector 0 is the admin queue's too: no event, and the arm still stands. */
+	KUNIT_EXPECT_EQ(test, kh_control_irq(0, dev), IRQ_HANDLED);
+	KUNIT_EXPECT_EQ(test, arms(&dev->aeq), sn);
+
+	post(&dev->aeq, &w->aeq_pi, KH_EV_CQ_ERR, 6);
+	kh_untrack_cq(dev, cq);
+	KUNIT_ASSERT_FALSE(test, kh_eq_pending(&dev->aeq));
+	KUNIT_ASSERT_EQ(test, arms(&dev->aeq), sn);
+	KUNIT_EXPECT_EQ(test, kh_control_irq(0, dev), IRQ_WAKE_THREAD);
+	kh_control_thread(0, dev);
+	KUNIT_EXPECT_EQ(test, arms(&dev->aeq), sn + 1);
+
+	/* Once is enough. */
+	KUNIT_EXPECT_EQ(test, kh_control_irq(0, dev), IRQ_HANDLED);
+	kh_admin_free(&dev->admin);
+}
+
 static void the_end_of_the_device_wakes_every_cq(struct kunit *test)
 {
 	struct world *w = test->priv;
@@ -370,6 +415,7 @@ static struct kunit_case events_test_cases[] = {
 	KUNIT_CASE(untrack_waits_for_a_handler_that_runs),
 	KUNIT_CASE(asynchronous_events_have_their_names),
 	KUNIT_CASE(events_of_the_device_are_acted_on),
+	KUNIT_CASE(an_entry_that_a_flush_took_arms_the_queue_again),
 	KUNIT_CASE(the_end_of_the_device_wakes_every_cq),
 	{}
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Our own programs on plain verbs between the two adapters: each prints a line for each of its checks.
+"""Our own programs, most of them on plain verbs between the two adapters: each prints a line for each of its checks.
 
   checks.py [PROGRAM ...]
 """
@@ -10,7 +10,9 @@ import sys
 
 import guest
 
-PROGRAMS = {"windows": "tests/vm/windows", "provider": "tests/vm/provider/provider_vm_test"}
+PROGRAMS = {"windows": "tests/vm/windows", "provider": "tests/vm/provider/provider_vm_test",
+            "bad_commands": "tests/vm/bad_commands"}
+ON_ONE = {"bad_commands"}  # these take one adapter, and no GID
 
 
 def main():
@@ -18,8 +20,8 @@ def main():
     one, two = guest.adapters(wanted=2)
     status = 0
     for name in chosen:
-        outcome = guest.run([str(guest.BUILD / "plain" / PROGRAMS[name]), one.device, str(one.gid_index),
-                             two.device, str(two.gid_index)], timeout=240)
+        on = [one.device] if name in ON_ONE else [one.device, str(one.gid_index), two.device, str(two.gid_index)]
+        outcome = guest.run([str(guest.BUILD / "plain" / PROGRAMS[name]), *on], timeout=240)
         right, wrong = (len(re.findall(rf"^{word}\b", outcome.text, re.M)) for word in ("ok", "WRONG"))
         if not outcome.passed and not wrong:  # it ended before it could say what is wrong
             wrong = 1
