@@ -15,6 +15,7 @@
 /* vm_flags could be written to before they were given functions. */
 #ifndef KH_HAVE_VM_FLAGS_CLEAR
 #define vm_flags_clear(vma, flags)	((vma)->vm_flags &= ~(flags))
+#define vm_flags_set(vma, flags)	((vma)->vm_flags |= (flags))
 #endif
 
 /* create_cq was given the udata alone before it was given all attributes. */

@@ -156,6 +156,14 @@ int kh_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
 		}
 		vm_flags_clear(vma, VM_MAYWRITE);
 	}
+	/*
+	 * The pages speak for the process that opened the device, and its queues
+	 * are not its child's: that has copies of them which the device never
+	 * sees.  Nor could the core take them away from a child without a risk:
+	 * for a mapping that is copied it takes its disassociation lock inside the
+	 * mmap lock, and the mmap lock inside that one when the device goes.
+	 */
+	vm_flags_set(vma, VM_DONTCOPY);
 	prot = vma->vm_page_prot;
 	if (!entry->cached)
 		prot = pgprot_noncached(prot);

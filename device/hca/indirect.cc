@@ -138,15 +138,4 @@ HostSpan KeyWalk::next(uint64_t max, uint64_t left) {
   return span;
 }
 
-HostSpan MemoryCursor::next_slowly(uint64_t max) {
-  if (indirect_) return walk_->next(max, left_);
-  return memory_->translate(position_, max, write_);
-}
-
-uint32_t MemoryCursor::why(uint32_t use) const {
-  return indirect_ ? walk_->error() : use | KH_SYN_KEY_MEMORY;
-}
-
-uint32_t MemoryCursor::border() const { return indirect_ ? walk_->border() : 0; }
-
 }  // namespace keyhole

@@ -73,7 +73,9 @@ class MemoryCursor {
   // why() says. Moves on by the span's size.
   HostSpan next(uint64_t max) {
     if (max > left_) max = left_;
-    HostSpan span = pages_ ? pages_->span(position_, max, write_) : next_slowly(max);
+    HostSpan span = pages_      ? pages_->span(position_, max, write_)
+                    : indirect_ ? walk_->next(max, left_)
+                                : memory_->translate(position_, max, write_);
     if (span) {
       position_ += span.size;
       left_ -= span.size;
@@ -82,14 +84,14 @@ class MemoryCursor {
   }
 
   // The syndrome when next() gave nothing. `use` is KH_SYN_LOCAL_KEY or KH_SYN_REMOTE_KEY.
-  uint32_t why(uint32_t use) const;
+  uint32_t why(uint32_t use) const {
+    return indirect_ ? walk_->error() : use | KH_SYN_KEY_MEMORY;
+  }
   bool indirect() const { return indirect_; }
   // Of an indirect key: the syndrome if the last span ended where its entry ends, else 0.
-  uint32_t border() const;
+  uint32_t border() const { return indirect_ ? walk_->border() : 0; }
 
  private:
-  HostSpan next_slowly(uint64_t max);
-
   const PageList* pages_ = nullptr;  // of a direct key
   union {
     GuestMemory* memory_ = nullptr;

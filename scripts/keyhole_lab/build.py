@@ -12,7 +12,7 @@ from .room import PRIVATE
 
 RDMA_CORE = "/usr/src/rdma-core"
 MODULE_FOLDERS = ("Kbuild", "kernel", "uapi")
-GUEST_FOLDERS = ("device", "userspace", "examples", "tests/vm")  # what a VM needs
+GUEST_FOLDERS = ("device", "userspace", "examples", "Documentation/man", "tests/vm")  # what a VM needs
 VARIANTS = {
     "plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],
     "asan": ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1",

@@ -90,7 +90,7 @@ def shell(arguments):
 
 
 def test(arguments):
-    """Run the tests: native ones, the module's build, those in a VM; on the debug kernel only when it is named."""
+    """Run the tests: native ones, the module's build, those in a VM on the stock and on the debug kernel."""
     return suites.run(suites.Context(new_room, prepare), arguments.suites)
 
 

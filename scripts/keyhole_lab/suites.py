@@ -78,20 +78,21 @@ def module(context):
 
 
 def guest(context, chosen, script, title, timeout, memory):
-    """A script of tests/vm in a VM; its parts leave their counts behind."""
+    """A script of tests/vm, with its arguments, in a VM; its parts leave their counts behind."""
+    program, *arguments = script.split()
     machine = vm.Machine(chosen, memory=memory)
     with context.new_room(chosen.shown) as place:
         context.prepare(place, machine)
         with say.step(f"{title}: a VM with {chosen.title}"):
             result = vm.Session(place, machine, f"test-{chosen.name}").run(
-                ["python3", str(checkout.TOP / "tests/vm" / script)], checkout.TOP, timeout=timeout)
+                ["python3", str(checkout.TOP / "tests/vm" / program), *arguments], checkout.TOP, timeout=timeout)
     counts = [Count(f"{title}: {s['suite']}", s["passed"], s["failed"], s["skipped"], s.get("seconds", 0),
                     s.get("note", "")) for s in result.suites]
     counts.append(log_is_clean(result, chosen, title))
     if result.timed_out or not result.dmesg:
         say.note(f"the end of the console ({result.console}):\n{say.tail(result.console)}")
         counts.append(Count(f"{title}: boot to end", failed=1,
-                            note=f"ended after {say.seconds(timeout)}" if result.timed_out else "the VM died"))
+                            note=f"ended after {say.seconds(timeout)}" if result.timed_out else f"the VM died, status {result.status}"))
     elif result.status not in (0, 1) or (result.status and not any(c.failed for c in counts)):
         counts.append(Count(f"{title}: exit status", failed=1, note=f"status {result.status}"))
     return counts
@@ -107,8 +108,8 @@ def log_is_clean(result, chosen, title):
                  note=found[0][:60] if found else "")
 
 
-# What runs when no suite is named. `debug` takes longer than all others together, and is asked for by name.
-USUAL = ("native", "asan", "module", "stock")
+# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name.
+USUAL = ("native", "asan", "module", "stock", "debug")
 
 
 def all_suites(context):
@@ -119,6 +120,8 @@ def all_suites(context):
         "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",
                                "debug kernel", 1800, 2048),
+        "debug-all": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py --all",
+                                   "debug kernel, all", 3000, 2048),
     }
 
 

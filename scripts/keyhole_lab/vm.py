@@ -194,11 +194,14 @@ class Session:
 
     def shell(self, cwd):
         """An interactive shell in the guest, on this terminal."""
-        profile = self.place.layer / "etc/profile.d"
-        profile.mkdir(parents=True, exist_ok=True)
-        (profile / "keyhole.sh").write_text(
-            f". {PRIVATE}/settings; [ -e /run/keyhole-is-up ] || sh {GUEST}/bring_up.sh; "
-            f"touch /run/keyhole-is-up; cd {shlex.quote(str(cwd))}\n")
+        # virtme starts an interactive shell that is no login shell: this is what it reads.
+        usual = self.place.root / "etc/bash.bashrc"
+        start = self.place.layer / "etc/bash.bashrc"
+        start.parent.mkdir(parents=True, exist_ok=True)
+        start.write_text(
+            (usual.read_text() if usual.exists() else "")
+            + f"\n. {PRIVATE}/settings\n[ -e /run/keyhole-is-up ] || sh {GUEST}/bring_up.sh\n"
+              f"touch /run/keyhole-is-up\ncd {shlex.quote(str(cwd))}\n")
         saved = termios.tcgetattr(sys.stdin)
         try:
             self.start(None, cwd)

@@ -7,6 +7,7 @@ way it has. Each is alone in the guest while it is measured. What is wanted of a
 """
 
 import re
+import subprocess
 import sys
 import time
 
@@ -62,6 +63,20 @@ def idle():
              verdict(after["anonymous_kb"] < 64 * 1024)]]
 
 
+def with_many_qps(device, count=10000):
+    """Anonymous memory of keyholed while a process holds so many queue pairs, and after it has let go of them."""
+    program = subprocess.Popen([guest.BUILD / "plain/tests/vm/many_qps", device, str(count)], text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = program.stdout.readline()
+    held = guest.ask("keyholed-usage")["anonymous_kb"] / 1024
+    rest, _ = program.communicate()
+    left = guest.ask("keyholed-usage")["anonymous_kb"] / 1024
+    good = said == "ready\n" and rest == "gone\n" and held < 64
+    return [[f"the same, with {count} QPs", f"{held:.1f} MiB" if good or held >= 64 else said.strip(), "-", "-",
+             "< 64 MiB", verdict(good)],
+            ["the same, when they are gone", f"{left:.1f} MiB", "-", "-", "< 64 MiB", verdict(left < 64)]]
+
+
 def verdict(good):
     return "ok" if good else "MISSED"
 
@@ -85,7 +100,7 @@ def soft_roce():
 
 def main():
     client, server = guest.adapters(wanted=2)
-    rows = idle()
+    rows = idle() + with_many_qps(client.device)
     ours = measure(server, client, 18800)
     soft = soft_roce()
     theirs = measure(soft, soft, 18820)

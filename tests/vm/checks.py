@@ -11,7 +11,7 @@ import sys
 import guest
 
 PROGRAMS = {"windows": "tests/vm/windows", "provider": "tests/vm/provider/provider_vm_test",
-            "bad_commands": "tests/vm/bad_commands"}
+            "experimental verbs": "tests/vm/exp/experimental_verbs", "bad_commands": "tests/vm/bad_commands"}
 ON_ONE = {"bad_commands"}  # these take one adapter, and no GID
 
 

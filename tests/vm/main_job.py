@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The main job of `lab run`: RDMA programs that nobody here wrote, between the two adapters.
+"""The main job of `lab run`: RDMA programs, most of which nobody here wrote, between the two adapters.
 
-First what needs both adapters in one process (memory windows), then the guest becomes two hosts
+First what needs both adapters in one process (memory windows, our own examples), then the guest becomes two hosts
 (guest.two_hosts) and each program runs as it would between two machines: its server on one, its client
 on the other, the TCP exchange that sets it up over the adapters' own Ethernet.
 """
 
+import os
 import re
 import sys
 
@@ -58,6 +59,26 @@ def windows(job, adapters):
     job.report("memory windows", outcome, figure(r"(\d+ checks)", outcome.text))
 
 
+EXAMPLES = [
+    # name, what a line that counts looks like, what such lines are
+    ("column_write", r"^column \d+: 1 WRITE", "columns, a WRITE each"),
+    ("revocable_buffer", r"remote access error", "accesses refused"),
+    ("ud_request", r"^client: \".*42\" from QP", "reply"),
+]
+
+
+def examples(job, adapters):
+    one, two = adapters
+    for name, pattern, what in EXAMPLES:
+        if name == "column_write" and os.environ.get("KEYHOLE_HCA") == "rxe":
+            continue  # it uses direct verbs
+        outcome = run([str(guest.BUILD / "plain/examples" / name), one.device, str(one.gid_index), two.device,
+                       str(two.gid_index)])
+        print("\n".join(f"    {line}" for line in outcome.text.splitlines()), flush=True)
+        count = len(re.findall(pattern, outcome.text, re.M))
+        job.report(name, outcome, f"{count} {what}" if count else "")
+
+
 def pingpongs(job, server, client):
     for kind, port in (("rc", 18601), ("uc", 18602), ("ud", 18603)):
         options = ["-p", port, "-n", 1000] + (["-s", 1024] if kind == "ud" else [])
@@ -105,6 +126,7 @@ def main():
         return 1
     devinfo(job, both)
     windows(job, both)
+    examples(job, both)
     client, server = guest.two_hosts()
     pingpongs(job, server, client)
     rping(job, server, client)

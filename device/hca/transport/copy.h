@@ -61,6 +61,11 @@ class SpanCursor {
     left_ = {};
     while (next_ != end_ && left_.size == 0)
       left_ = *next_++;
+    // Lists of pages: the processor does not see by itself where the next one is.
+    if (next_ != end_) {
+      for (size_t line = 0; line < 4; ++line)
+        __builtin_prefetch(next_->host + 64 * line);
+    }
   }
 
   std::span<const HostSpan>::iterator next_;

@@ -35,6 +35,11 @@ class Collector {
     return true;
   }
 
+  void add(HostSpan span) {
+    spans_[found_.spans++] = span;
+    found_.bytes += static_cast<uint32_t>(span.size);
+  }
+
   Gathered finish() {
     if (packing_) {
       spans_[0] = {spans_.packed, found_.bytes};
@@ -104,7 +109,17 @@ Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> en
 }
 
 Gathered gather(MemoryCursor& from, uint32_t length, uint32_t unit, Spans& spans) {
+  if (length == 0) return {};
+  // Mostly it is one piece.
+  HostSpan first = from.next(length);
+  if (first && first.size == length) [[likely]] {
+    spans[0] = first;
+    return {length, 1, {}};
+  }
   Collector collector(length, unit, spans);
+  if (!first) [[unlikely]]
+    return {0, 0, {KH_WC_REM_ACCESS_ERR, from.why(KH_SYN_REMOTE_KEY)}};
+  collector.add(first);
   if (!collector.take(from)) [[unlikely]]
     return {0, 0, {KH_WC_REM_ACCESS_ERR, from.why(KH_SYN_REMOTE_KEY)}};
   return collector.finish();

@@ -2,7 +2,10 @@
 //
 // A QP that is reset or destroyed takes its unread completions with it, and nobody else's.
 
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include "rig.h"
 
@@ -122,6 +125,24 @@ void flushed(Pair pair) {
         "error state: everything posted, then and before, is flushed once");
 }
 
+// True when this process has a page of an HCA in its address space.
+bool maps_a_device() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("/dev/infiniband/uverbs") != std::string::npos) return true;
+  return false;
+}
+
+void forked() {
+  const bool here = maps_a_device();
+  const pid_t child = fork();
+  if (child == 0) _exit(maps_a_device());
+  int status = -1;
+  waitpid(child, &status, 0);
+  check(here && child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+        "fork: the doorbells stay with the process that opened the device");
+}
+
 }  // namespace
 
 void test_cleaning(Pair pair) {
@@ -129,6 +150,7 @@ void test_cleaning(Pair pair) {
   on_reset(pair);
   receives_on_reset(pair);
   flushed(pair);
+  forked();
 }
 
 }  // namespace rig
