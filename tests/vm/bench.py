@@ -25,6 +25,7 @@ CONTROL = [
     ("register + deregister 1 MiB", "mr_1mib_us", "us", False, 2),
     ("create + destroy AH", "ah_us", "us", False, 1),
     ("allocate + free MW", "mw_us", "us", False, None),
+    ("type 1 bind, waited for", "type_1_bind_us", "us", False, None),
     ("type 1 binds, pipelined", "type_1_binds_per_second", "/s", True, 3),
 ]
 
