@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Keyhole against Soft-RoCE in one boot, as ratios: perftest and the control path.
+"""Keyhole against Soft-RoCE in one boot, as ratios: perftest, the control path, indirect mkeys.
 
 Keyhole runs between its two adapters; Soft-RoCE on a dummy network device, to itself, which is the shortest
 way it has. Each is alone in the guest while it is measured. What is wanted of a ratio stands beside it.
@@ -29,6 +29,18 @@ CONTROL = [
     ("type 1 binds, pipelined", "type_1_binds_per_second", "/s", True, 3),
 ]
 
+# By tests/vm/key_rates, which Soft-RoCE has nothing to compare with: name, what it is, wanted
+KEYS = [
+    ("UMR fill, 4 entries inline", "umr_fill_4_inline_per_second", None),
+    ("UMR fill, 64 entries inline", "umr_fill_64_inline_per_second", None),
+    ("UMR fill, 4 entries from a list", "umr_fill_4_from_list_per_second", None),
+    ("UMR fill, 64 entries from a list", "umr_fill_64_from_list_per_second", None),
+    ("UMR fill, 1,024 entries from a list", "umr_fill_1024_from_list_per_second", None),
+    ("UMR invalidate", "umr_invalidate_per_second", None),
+    ("WRITE, indirect mkey to direct, 4 KiB entries", "write_indirect_to_direct", 0.85),
+    ("WRITE, 64 B entries at once to one by one", "write_gathered_to_each", 3),
+]
+
 
 def measure(server, client, port):
     """All figures of one pair of adapters, by name; those that failed are missing."""
@@ -50,6 +62,22 @@ def measure(server, client, port):
         if key in values:
             figures[name] = float(values[key])
     return figures
+
+
+def keys(client, server):
+    """Indirect mkeys between the two adapters, as rows of the table."""
+    outcome = guest.run([str(guest.BUILD / "plain/tests/vm/key_rates"), client.device, str(client.gid_index),
+                         server.device, str(server.gid_index)], 180)
+    print(outcome.text if not outcome.passed else "", end="", flush=True)
+    values = dict(re.findall(r"^(\w+) ([\d.]+)$", outcome.text, re.M))
+    rows = []
+    for name, key, wanted in KEYS:
+        value = float(values[key]) if key in values else None
+        shown = "failed" if value is None else f"{value:.0f} /s" if wanted is None else "-"
+        rows.append([name, shown, "-", "-" if wanted is None or value is None else f"{value:.2f}",
+                     "-" if wanted is None else f">= {wanted}",
+                     verdict(value is not None and (wanted is None or value >= wanted))])
+    return rows
 
 
 def idle():
@@ -102,6 +130,7 @@ def main():
     client, server = guest.adapters(wanted=2)
     rows = idle() + with_many_qps(client.device)
     ours = measure(server, client, 18800)
+    key_rows = keys(client, server)
     soft = soft_roce()
     theirs = measure(soft, soft, 18820)
     for name, _, _, unit, more, wanted in [(p[0], None, None, *p[3:]) for p in PERFTEST] + \
@@ -113,6 +142,7 @@ def main():
         good = wanted is None or (ratio >= wanted if more else ratio <= wanted)
         rows.append([name, f"{ours[name]:g} {unit}", f"{theirs[name]:g} {unit}", f"{ratio:.2f}",
                      "-" if wanted is None else f"{'>=' if more else '<='} {wanted}", verdict(good)])
+    rows += key_rows
     print()
     guest.table(["in the guest", "Keyhole", "Soft-RoCE", "ratio", "wanted", ""], rows)
     return 1 if any(row[-1] != "ok" for row in rows) else 0
