@@ -72,7 +72,7 @@ keyholedv_send_wr fill_of(const Mkey& mkey, const std::vector<ibv_sge>& list, ke
   return wr;
 }
 
-void write(guest::End& from, guest::End& to, uint64_t address, uint32_t length, uint32_t lkey) {
+void post_write(guest::End& from, guest::End& to, uint64_t address, uint32_t length, uint32_t lkey) {
   ibv_sge sge{.addr = address, .length = length, .lkey = lkey};
   ibv_send_wr wr{}, *bad = nullptr;
   wr.opcode = IBV_WR_RDMA_WRITE;
@@ -81,7 +81,6 @@ void write(guest::End& from, guest::End& to, uint64_t address, uint32_t length, 
   wr.num_sge = 1;
   wr.wr.rdma = {to.address(), to.mr()->rkey};
   need_zero(ibv_post_send(from.qp(), &wr, &bad), "ibv_post_send");
-  wait(from);
 }
 
 // Whether a WRITE through the mkey brings what the list names.
@@ -89,7 +88,8 @@ void compare(guest::End& from, guest::End& to, const Mkey& mkey, const std::vect
   std::fill(to.memory.begin(), to.memory.end(), 0);
   uint32_t total = 0;
   for (const ibv_sge& sge : list) total += sge.length;
-  write(from, to, 0, total, mkey.dv->lkey);
+  post_write(from, to, 0, total, mkey.dv->lkey);
+  wait(from);
   const uint8_t* got = to.memory.data();
   for (const ibv_sge& sge : list) {
     if (std::memcmp(got, reinterpret_cast<const void*>(sge.addr), sge.length))
@@ -98,36 +98,44 @@ void compare(guest::End& from, guest::End& to, const Mkey& mkey, const std::vect
   }
 }
 
-// Chains of `count` requests, the last one signaled, two chains in flight, for a second and a half.
-double rate(guest::End& end, std::array<std::vector<keyholedv_send_wr>, 2>& chains) {
-  for (auto& chain : chains) {
-    for (size_t i = 0; i + 1 < chain.size(); ++i) chain[i].next = &chain[i + 1];
-    chain.back().send_flags |= IBV_SEND_SIGNALED;
-  }
+constexpr int kChains = 4;
+
+// For a second and a half: chains of requests, the last of each signaled, kChains of them in flight, so that
+// neither side waits for the other. Chains a second.
+double rate(guest::End& end, const std::function<void(int chain)>& post_chain) {
   long posted = 0, done = 0;
   const auto start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   while (seconds() < 1.5 || done < posted) {
     if (seconds() < 1.5)
-      while (posted - done < 2) post(end, chains[posted++ % 2].data());
+      for (; posted - done < kChains; ++posted) post_chain(static_cast<int>(posted % kChains));
     wait(end);
     ++done;
   }
-  return static_cast<double>(done * static_cast<long>(chains[0].size())) / seconds();
+  return static_cast<double>(done) / seconds();
+}
+
+template <typename Request>
+void link(std::vector<Request>& chain) {
+  for (size_t i = 0; i + 1 < chain.size(); ++i) chain[i].next = &chain[i + 1];
+  chain.back().send_flags |= IBV_SEND_SIGNALED;
 }
 
 void fills(guest::End& end, guest::End& peer, uint32_t entries, bool from_list) {
-  const unsigned chain = entries >= 1024 ? 4 : 16;
+  const uint32_t blocks = from_list ? 1 : 1 + (entries * 16 + 63) / 64;
+  const uint32_t length = entries >= 1024 ? 4 : std::min(64u, kSends / kChains / blocks);
   Mkey mkey(end, entries);
   const auto list = pieces(end, entries, 63, 256);
-  std::vector<KlmList> klm_lists;
-  std::array<std::vector<keyholedv_send_wr>, 2> chains;
-  for (auto& requests : chains)
-    for (unsigned i = 0; i < chain; ++i) {
+  std::vector<KlmList> klm_lists;  // one for each fill in flight
+  std::array<std::vector<keyholedv_send_wr>, kChains> chains;
+  for (auto& chain : chains) {
+    for (uint32_t i = 0; i < length; ++i) {
       if (from_list) klm_lists.emplace_back(new_list(end, entries));
-      requests.push_back(fill_of(mkey, list, from_list ? klm_lists.back().get() : nullptr));
+      chain.push_back(fill_of(mkey, list, from_list ? klm_lists.back().get() : nullptr));
     }
-  const double result = rate(end, chains);
+    link(chain);
+  }
+  const double result = length * rate(end, [&](int i) { post(end, chains[i].data()); });
   compare(end, peer, mkey, list);
   std::printf("umr_fill_%u_%s_per_second %.0f\n", entries, from_list ? "from_list" : "inline", result);
   std::fflush(stdout);
@@ -157,10 +165,8 @@ void invalidates(guest::End& end) {
     empties[i].opcode = KEYHOLEDV_WR_INVALIDATE;
     empties[i].invalidate_mkey = mkeys.back()->dv->lkey;
   }
-  for (auto* chain : {&fills, &empties}) {
-    for (size_t i = 0; i + 1 < count; ++i) (*chain)[i].next = &(*chain)[i + 1];
-    chain->back().send_flags |= IBV_SEND_SIGNALED;
-  }
+  link(fills);
+  link(empties);
   const double us = median_us(200, [&] {
     post(end, fills.data());
     wait(end);
@@ -187,36 +193,32 @@ void indirect_to_direct(guest::End& end, guest::End& peer) {
   Mkey mkey(end, static_cast<uint32_t>(list.size()));
   fill_once(end, mkey, list);
   compare(end, peer, mkey, list);
-  const double direct = median_us(300, [] {}, [&] { write(end, peer, end.address(), kBytes, end.mr()->lkey); });
-  const double indirect = median_us(300, [] {}, [&] { write(end, peer, 0, kBytes, mkey.dv->lkey); });
-  std::printf("write_indirect_to_direct %.2f\n", direct / indirect);
+  const double direct = rate(end, [&](int) { post_write(end, peer, end.address(), kBytes, end.mr()->lkey); });
+  const double indirect = rate(end, [&](int) { post_write(end, peer, 0, kBytes, mkey.dv->lkey); });
+  std::printf("write_indirect_to_direct %.2f\n", indirect / direct);
 }
 
-// 1,000 entries of 64 bytes in one WRITE, against a WRITE for each, all posted in one chain.
+// 250 entries of 64 bytes in one WRITE, against a WRITE for each, posted in one chain.
 void gathered_to_each(guest::End& end, guest::End& peer) {
-  constexpr uint32_t piece = 64;
-  const auto list = pieces(end, 1000, piece, 1024);
-  Mkey mkey(end, static_cast<uint32_t>(list.size()));
+  constexpr uint32_t piece = 64, count = kSends / kChains - 6;
+  const auto list = pieces(end, count, piece, 1024);
+  Mkey mkey(end, count);
   fill_once(end, mkey, list);
   compare(end, peer, mkey, list);
-  std::vector<ibv_send_wr> chain(list.size());
-  for (size_t i = 0; i < list.size(); ++i) {
+  std::vector<ibv_send_wr> chain(count);
+  for (uint32_t i = 0; i < count; ++i) {
     chain[i].opcode = IBV_WR_RDMA_WRITE;
     chain[i].sg_list = const_cast<ibv_sge*>(&list[i]);
     chain[i].num_sge = 1;
     chain[i].wr.rdma = {peer.address(i * piece), peer.mr()->rkey};
-    if (i + 1 < list.size()) chain[i].next = &chain[i + 1];
   }
-  chain.back().send_flags = IBV_SEND_SIGNALED;
-  const double each = median_us(300, [] {}, [&] {
+  link(chain);
+  const double each = rate(end, [&](int) {
     ibv_send_wr* bad = nullptr;
     need_zero(ibv_post_send(end.qp(), chain.data(), &bad), "ibv_post_send");
-    wait(end);
   });
-  const double gathered = median_us(300, [] {}, [&] {
-    write(end, peer, 0, static_cast<uint32_t>(list.size()) * piece, mkey.dv->lkey);
-  });
-  std::printf("write_gathered_to_each %.2f\n", each / gathered);
+  const double gathered = rate(end, [&](int) { post_write(end, peer, 0, count * piece, mkey.dv->lkey); });
+  std::printf("write_gathered_to_each %.2f\n", gathered / each);
 }
 
 }  // namespace
