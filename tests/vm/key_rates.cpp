@@ -90,18 +90,19 @@ void fills(guest::End& end) {
     const Mkey mkey = make_mkey(end.pd(), count);
     const auto list = pieces(end, count, 64);
     auto wr = fill(mkey, list, nullptr);
-    rate(("fill_" + std::to_string(count) + "_inline").c_str(), end, 16, 4, 1,
+    const int every = count == 4 ? 32 : 6;  // a fill of 64 is 17 blocks of the queue's 512
+    rate(("fill_" + std::to_string(count) + "_inline").c_str(), end, 4 * every, every, 1,
          [&](bool signalled) { post_dv(end.qp(), wr, signalled); });
   }
   for (const uint32_t count : {4u, 64u, 1024u}) {
     // Each request in flight has a part of the list of its own.
-    constexpr int kDepth = 8;
+    constexpr int kDepth = 64;
     const Mkey mkey = make_mkey(end.pd(), count);
     const KlmList klms(need(keyholedv_alloc_klm_list(end.pd(), count * kDepth), "keyholedv_alloc_klm_list"));
     const auto list = pieces(end, count, 64);
     auto wr = fill(mkey, list, klms.get());
     int next = 0;
-    rate(("fill_" + std::to_string(count) + "_list").c_str(), end, kDepth, 4, 1, [&](bool signalled) {
+    rate(("fill_" + std::to_string(count) + "_list").c_str(), end, kDepth, 16, 1, [&](bool signalled) {
       wr.fill.klm_offset = uint64_t{sizeof(ibv_sge)} * count * (next++ % kDepth);
       post_dv(end.qp(), wr, signalled);
     });
@@ -163,7 +164,12 @@ void writes(guest::End& end, const guest::End& peer) {
   });
   {
     const Mkey mkey = make_mkey(end.pd(), kMessage / kPiece);
-    fill_and_wait(end, mkey, pieces(end, kMessage / kPiece, kPiece));
+    // The same bytes as above, in another order.
+    std::vector<ibv_sge> list;
+    for (uint32_t i = 0; i < kMessage / kPiece; ++i)
+      list.push_back({.addr = end.address(size_t{(i * 37) % (kMessage / kPiece)} * kPiece), .length = kPiece,
+                      .lkey = end.mr()->lkey});
+    fill_and_wait(end, mkey, list);
     rate("write_indirect_4k", end, 8, 4, kMessage, [&](bool signalled) {
       write_once(end, peer, {.addr = 0, .length = kMessage, .lkey = mkey->lkey}, signalled);
     });
