@@ -259,7 +259,9 @@ Segment Qp::new_segment(const Request& request) const {
 
 void Qp::note_sent(const Segment& segment) {
   uint32_t end = psn_add(segment.psn, segment.npsn);
-  if (psn_distance(unacked_psn_, end) > psn_distance(unacked_psn_, high_psn_)) high_psn_ = end;
+  // What is sent again may have been acknowledged meanwhile: then it ends behind `unacked_psn_`.
+  uint32_t ahead = psn_distance(unacked_psn_, end);
+  if (ahead <= kPsnWindow && ahead > psn_distance(unacked_psn_, high_psn_)) high_psn_ = end;
   Stats& stats = hca_.stats();
   stats[KH_STAT_TX_BYTES] += segment.length;
   stats[KH_STAT_TX_PACKETS] += is_read_or_atomic(segment.kind) ? 1 : segment.npsn;
@@ -543,7 +545,10 @@ void Qp::inject(const Segment& segment) {
     return;
   }
   Reply reply = peer->receive(segment);
-  if (config_.type == KH_QPT_RC && reply.answer != Answer::busy) take_reply(segment, reply);
+  if (config_.type != KH_QPT_RC || reply.answer == Answer::busy) return;
+  // As an answer that comes on its own: what waited for it goes on.
+  take_reply(segment, reply);
+  wake();
 }
 
 }  // namespace keyhole

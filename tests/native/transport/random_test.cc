@@ -35,8 +35,17 @@ class Random : public TransportTest {
   static constexpr uint32_t kHalf = 512 * 1024;
 };
 
-TEST_F(Random, ReliableConnectionsHideLossDuplicatesAndDisorder) {
-  const uint64_t seed = from_environment("KEYHOLE_SEED", std::random_device{}());
+class RandomLoss : public Random, public ::testing::WithParamInterface<uint64_t> {};
+
+// Runs that once went wrong, and a new one. 8 and 9: packets were sent again that had been
+// acknowledged meanwhile, and what had been sent behind them was forgotten.
+constexpr uint64_t kNewSeed = 0;
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomLoss, ::testing::Values(8, 9, 13, 14, 32, kNewSeed));
+
+TEST_P(RandomLoss, ReliableConnectionsHideLossDuplicatesAndDisorder) {
+  const uint64_t seed = GetParam() == kNewSeed
+                            ? from_environment("KEYHOLE_SEED", std::random_device{}())
+                            : GetParam();
   const uint64_t steps = from_environment("KEYHOLE_STEPS", 300);
   SCOPED_TRACE("KEYHOLE_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
@@ -149,7 +158,7 @@ TEST_F(Random, ReliableConnectionsHideLossDuplicatesAndDisorder) {
       ASSERT_EQ(cqe.wr_id, wr_id - batch + 1 + i);
     }
     for (uint64_t id : expected_receives) {
-      ASSERT_TRUE(b.recv_cq.poll(cqe));
+      ASSERT_TRUE(b.recv_cq.poll(cqe)) << "step " << step;
       ASSERT_EQ(cqe.status, KH_WC_SUCCESS);
       ASSERT_EQ(cqe.wr_id, id);
     }
