@@ -96,14 +96,15 @@ std::expected<void, uint32_t> MkeyTable::add_entries(const kh_wqe_umr& request, 
     if (entry.lkey == request.key) return fault(KH_SYN_KEY_DEPTH);
     const Mkey* mkey = find(entry.lkey);
     // Those of the last round lie behind all others.
-    uint64_t span = entry.length;
-    if (request.repeat_count > 1 && entry.stride > 0) {
-      unsigned __int128 reach =
-          static_cast<unsigned __int128>(entry.stride) * (request.repeat_count - 1) + entry.length;
-      span = reach > UINT64_MAX ? UINT64_MAX : static_cast<uint64_t>(reach);
-    }
-    if (uint32_t reason = entry_fault(mkey, entry.lkey, entry.addr, span, write, who.pdn))
-      return fault(reason);
+    unsigned __int128 reach = entry.length;
+    if (request.repeat_count > 1)
+      reach += static_cast<unsigned __int128>(entry.stride) * (request.repeat_count - 1);
+    // What takes more than 64 bits lies in no key, not even in one of 2^64 - 1 bytes.
+    const bool wraps = reach > UINT64_MAX;
+    const uint64_t span = wraps ? UINT64_MAX : static_cast<uint64_t>(reach);
+    uint32_t reason = entry_fault(mkey, entry.lkey, entry.addr, span, write, who.pdn);
+    if (wraps && (reason == KH_SYN_NONE || reason == KH_SYN_KEY_RIGHTS)) reason = KH_SYN_KEY_RANGE;
+    if (reason != KH_SYN_NONE) return fault(reason);
     if (mkey->kind == MkeyKind::indirect) {
       const uint8_t depth = mkey->indirect->table.depth;
       if (depth >= KH_MAX_DEPTH) return fault(KH_SYN_KEY_DEPTH);

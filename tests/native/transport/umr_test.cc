@@ -344,6 +344,18 @@ TEST_F(Umr, AnEntryOfAStridedFillMustHoldInEveryRound) {
   EXPECT_ERROR(sent(a), 1, KH_WC_LOC_QP_OP_ERR, KH_SYN_UMR_ENTRY | KH_SYN_KEY_RANGE);
 }
 
+// Of a key of 2^64 - 1 bytes, the longest that there can be, every 64 bit range from its start on
+// would seem to be a part.
+TEST_F(Umr, AStridedEntryThatWrapsAroundIsRefusedOfTheLongestKeyToo) {
+  auto key = [&] { return a.driver->create_indirect(a.pdn, 2); };
+  const uint32_t byte = key(), all = key(), wraps = key();
+  fill_strided(a, byte, {entry(a, 0, 1, 0)}, 0xffffffff);
+  fill_strided(a, all, {{0, 0xffffffff, byte, 0}, {0, 2, byte, 0}}, 0xffffffff);
+  ASSERT_EQ(a.driver->query_mkey(all).length, ~uint64_t{0});
+  a.post(strided_work(wraps, {{0, 2, all, uint64_t{1} << 40}}, 0xffffffff));
+  EXPECT_ERROR(sent(a), 1, KH_WC_LOC_QP_OP_ERR, KH_SYN_UMR_ENTRY | KH_SYN_KEY_RANGE);
+}
+
 TEST_F(Umr, OnlyReliableConnectionsFill) {
   EndOptions options;
   options.type = KH_QPT_UC;
