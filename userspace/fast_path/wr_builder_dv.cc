@@ -108,14 +108,14 @@ void wr_nop(keyholedv_qp_ex* dv) {
 
 // For a call that type or device do not have: whatever its arguments, the batch fails.
 template <class... Args>
-void wr_refuse(keyholedv_qp_ex* dv, Args...) {
+void dv_refuse(keyholedv_qp_ex* dv, Args...) {
   fail_batch(qp_of(dv).sq.build, EINVAL);
 }
 
 template <class... Args>
 void offer(void (*&slot)(keyholedv_qp_ex*, Args...), bool has,
            std::type_identity_t<void (*)(keyholedv_qp_ex*, Args...)> builder) {
-  slot = has ? builder : wr_refuse<Args...>;
+  slot = has ? builder : dv_refuse<Args...>;
 }
 
 }  // namespace
