@@ -12,6 +12,7 @@ import sys
 from . import bench as benchmarks
 from . import build, checkout, host, kernel, room, root, say, splats, suites, vm
 
+NEVER_RAN = 125  # exit status of `lab run` when the VM never got to the command, or ended under it
 MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
 
 
@@ -54,8 +55,9 @@ def machine_of(arguments):
 def run(arguments):
     """Run a command in a VM with two adapters; without a command, the main job.
 
-    The command runs in the current directory, which the VM shares with this machine. Its output is shown
-    as it comes and its exit status is returned; 125 means that the VM never got to it.
+    The command runs in the current directory if that is in this checkout, which the VM shares with this machine,
+    else in the checkout's top. Its output is shown as it comes and its exit status is returned; 125 means that
+    the VM ended before it did.
     """
     machine = machine_of(arguments)
     command = arguments.command or ["python3", str(MAIN_JOB)]
@@ -63,15 +65,16 @@ def run(arguments):
     with new_room(machine.kernel.shown) as place:
         prepare(place, machine)
         name = f"run-{os.getpid()}"
-        say.note(f"booting {machine.kernel.title} in a VM")
+        say.note(f"booting {machine.kernel.title} in a VM (half a minute to two where there is no KVM)")
         result = vm.Session(place, machine, name).run(command, working_directory(), stdin=stdin,
                                                       timeout=arguments.timeout)
     if result.timed_out:
         raise say.LabError(f"the VM was ended after {say.seconds(arguments.timeout)}; logs: "
                            f"{result.console}, {result.keyholed}")
     if not result.dmesg:
-        raise say.LabError("the VM ended before its command did. The end of its console:\n\n"
-                           f"{say.tail(result.console)}\nLogs: {result.console}, {result.keyholed}")
+        say.note("the VM ended before its command did. The end of its console:\n\n"
+                 f"{say.tail(result.console)}\nLogs: {result.console}, {result.keyholed}")
+        return NEVER_RAN
     for line in splats.found(result.dmesg) if machine.kernel.name == "debug" else ():
         say.note(f"kernel: {line}")
         result.status = result.status or 1
@@ -120,8 +123,27 @@ def clean(arguments):
     return 0
 
 
+def number(least, most, what):
+    """An argument's type: a whole number in a range."""
+    def convert(text):
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{what}: {least} to {most}, not {text!r}")
+        return int(text)
+    return convert
+
+
+def one_of(names):
+    """An argument's type, for lists of names that may be empty (argparse's own choices then refuses none)."""
+    def convert(text):
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of: {', '.join(names)}")
+        return text
+    return convert
+
+
 def parser():
-    top = argparse.ArgumentParser(prog="lab", description=__doc__.strip(),
+    top = argparse.ArgumentParser(prog="lab", description="From a plain Debian or Ubuntu machine to RDMA programs "
+                                                          "that run on Keyhole, with one command.",
                                   epilog="Set-up, builds and boots happen by themselves when they are needed.")
     commands = top.add_subparsers(dest="name", required=True, metavar="COMMAND")
 
@@ -136,27 +158,28 @@ def parser():
                          help="Debian's kernel, or the small one full of checks")
         sub.add_argument("--hca", choices=["keyhole", "rxe", "none"], default="keyhole",
                          help="the adapters: Keyhole's, or Soft-RoCE to compare with")
-        sub.add_argument("--memory", type=int, metavar="MIB",
+        sub.add_argument("--memory", type=number(512, 1 << 20, "MiB of memory"), metavar="MIB",
                          help="of the VM; 1536, and 2048 with the debug kernel, whose checks take their part")
-        sub.add_argument("--cpus", type=int, default=2, choices=range(2, 65), metavar="N", help="2 or more")
+        sub.add_argument("--cpus", type=number(2, 64, "processors"), default=2, metavar="N", help="2 to 64")
 
     sub = command("run", run)
     machine_options(sub)
-    sub.add_argument("--timeout", type=int, default=3600, metavar="SECONDS")
+    sub.add_argument("--timeout", type=number(1, 1 << 31, "seconds"), default=3600, metavar="SECONDS",
+                     help="after which the VM is ended; 3600")
     sub.add_argument("command", nargs="*", metavar="-- CMD")
     machine_options(command("shell", shell))
     sub = command("test", test)
-    sub.add_argument("suites", nargs="*", choices=[[], *suites.all_suites(None)], metavar="SUITE",
+    sub.add_argument("suites", nargs="*", type=one_of(list(suites.all_suites(None))), metavar="SUITE",
                      help="only these, of: " + ", ".join(suites.all_suites(None))
                           + f" (without any: {', '.join(suites.USUAL)})")
     sub = command("bench", bench)
-    sub.add_argument("parts", nargs="*", choices=[[], "native", "guest"], metavar="PART",
+    sub.add_argument("parts", nargs="*", type=one_of(["native", "guest"]), metavar="PART",
                      help="only these: native, guest")
     sub = command("exec", exec_)
     sub.add_argument("--share", action="append", default=[], type=pathlib.Path, metavar="DIR",
                      help="show DIR in the root, at its own path")
     sub.add_argument("command", nargs="*", metavar="-- CMD")
-    command("clean", clean).add_argument("--all", action="store_true")
+    command("clean", clean).add_argument("--all", action="store_true", help="the roots, the kernels and all logs too")
     return top
 
 
@@ -165,7 +188,12 @@ def end(number, _frame):
 
 
 def main():
-    arguments = parser().parse_args()
+    commands = parser()
+    arguments, left = commands.parse_known_args()
+    if left:
+        hint = f"; a command's own options come after --: lab {arguments.name} -- CMD ..." \
+            if arguments.name in ("run", "exec") else ""
+        commands.error(f"unknown: {' '.join(left)}{hint}")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     try:
