@@ -27,6 +27,15 @@ def build_lock():
     return lock.held(checkout.build_dir() / "lock", "building from this checkout")
 
 
+def compiler_cache():
+    """The environment of a build whose results another checkout, or this one at another commit, may use.
+
+    Paths below the checkout are taken relative to it, and the directory of the build does not count.
+    """
+    return {"CCACHE_DIR": str(host.compiler_cache_dir()), "CCACHE_BASEDIR": str(checkout.TOP),
+            "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "4G"}
+
+
 def native_dir(variant):
     return checkout.build_dir() / variant
 
@@ -38,13 +47,14 @@ def native(place, variant="plain", tests=True):
     with say.step(f"building device, provider and programs ({variant})"):
         if not (directory / "build.ninja").exists():
             place.run_logged(["cmake", "-G", "Ninja", "-S", checkout.TOP, "-B", directory,
+                              "-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
                               "-DCMAKE_INSTALL_PREFIX=/usr", f"-DKEYHOLE_RDMA_CORE_SOURCE={RDMA_CORE}",
                               f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include", *VARIANTS[variant]],
                              log, f"configuring the {variant} build", append=False)
         targets = [] if tests else [f"--target={folder}/all" for folder in GUEST_FOLDERS
                                     if (checkout.TOP / folder / "CMakeLists.txt").exists()]
         place.run_logged(["cmake", "--build", directory, "-j", host.cpus(), *targets],
-                         log, f"the {variant} build", append=True)
+                         log, f"the {variant} build", append=True, environment=compiler_cache())
 
 
 def install_into_layer(place, variant="plain"):

@@ -19,7 +19,9 @@ MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
 def new_room(shown=()):
     """A room with the checkout and its builds in it."""
     checkout.build_dir().mkdir(parents=True, exist_ok=True)
-    return room.Room(root.ensure(), [room.Shown(checkout.TOP), room.Shown(checkout.build_dir()), *shown])
+    host.compiler_cache_dir().mkdir(parents=True, exist_ok=True)
+    return room.Room(root.ensure(), [room.Shown(checkout.TOP), room.Shown(checkout.build_dir()),
+                                     room.Shown(host.compiler_cache_dir()), *shown])
 
 
 def chosen_kernel(name):
@@ -113,7 +115,7 @@ def clean(arguments):
     """Remove what was built from this checkout; with --all, the roots and kernels too."""
     targets = [checkout.build_dir()]
     if arguments.all:
-        targets += [host.cache_dir() / name for name in ("builds", "kernels", "roots", "logs")]
+        targets += [host.cache_dir() / name for name in ("builds", "ccache", "kernels", "roots", "logs")]
     for target in targets:
         if target.exists():
             with say.step(f"removing {target}"):

@@ -26,6 +26,10 @@ def cache_dir():
     return pathlib.Path(os.path.abspath(path))
 
 
+def compiler_cache_dir():
+    return cache_dir() / "ccache"
+
+
 def require_root():
     if os.geteuid() != 0:
         raise say.LabError("the lab makes and enters a root directory and needs to be root: use sudo")
