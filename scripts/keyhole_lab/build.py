@@ -49,7 +49,8 @@ def native(place, variant="plain", tests=True):
             place.run_logged(["cmake", "-G", "Ninja", "-S", checkout.TOP, "-B", directory,
                               "-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
                               "-DCMAKE_INSTALL_PREFIX=/usr", f"-DKEYHOLE_RDMA_CORE_SOURCE={RDMA_CORE}",
-                              f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include", *VARIANTS[variant]],
+                              f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include",
+                              "-DCMAKE_REQUIRE_FIND_PACKAGE_GTest=ON", *VARIANTS[variant]],
                              log, f"configuring the {variant} build", append=False)
         targets = [] if tests else [f"--target={folder}/all" for folder in GUEST_FOLDERS
                                     if (checkout.TOP / folder / "CMakeLists.txt").exists()]
