@@ -25,7 +25,7 @@ def new_room(shown=()):
 
 
 def chosen_kernel(name):
-    return kernel.debug(root.ensure(), new_room) if name == "debug" else kernel.stock(root.ensure())
+    return kernel.named(name, root.ensure(), new_room)
 
 
 def working_directory():
@@ -156,8 +156,8 @@ def parser():
         return sub
 
     def machine_options(sub):
-        sub.add_argument("--kernel", choices=["stock", "debug"], default="stock",
-                         help="Debian's kernel, or the small one full of checks")
+        sub.add_argument("--kernel", choices=kernel.NAMES, default="stock",
+                         help="Debian's kernel, the small one full of checks, Debian 12's, or the newest packaged one")
         sub.add_argument("--hca", choices=["keyhole", "rxe", "none"], default="keyhole",
                          help="the adapters: Keyhole's, or Soft-RoCE to compare with")
         sub.add_argument("--memory", type=number(512, 1 << 20, "MiB of memory"), metavar="MIB",

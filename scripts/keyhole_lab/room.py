@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A room: a process tree that sees the lab's root, the checkout, and nothing else that was there before.
 
-A room is an overlay mount of two read-only directories, the root and above it a *layer* of this run's own
+A room is an overlay mount of read-only directories, the root and above it a *layer* of this run's own
 (an installation of what was built, and empty directories to mount on), in a mount and process namespace
-of its own. So:
+of its own. Between the two there may be more: another kernel, say. So:
 
 - programs in it find what `cmake --install` would have given a real system, in the real places;
 - nothing can dirty the root that other runs share;
@@ -46,6 +46,12 @@ class Shown:
         return self.at or str(self.host.resolve())
 
 
+@dataclasses.dataclass(frozen=True)
+class Laid:
+    """A host directory that lies over the root, file by file, and under the run's own layer."""
+    host: pathlib.Path
+
+
 class Room:
     """A context: makes the run's directory, and removes it at the end.
 
@@ -54,7 +60,8 @@ class Room:
 
     def __init__(self, root, shown=()):
         self.root = root
-        self.shown = list(shown)
+        self.laid = [item.host for item in shown if isinstance(item, Laid)]
+        self.shown = [item for item in shown if not isinstance(item, Laid)]
         self.processes = []
 
     def __enter__(self):
@@ -85,7 +92,7 @@ class Room:
         for item in self.shown:
             (self.layer / item.target().lstrip("/")).mkdir(parents=True, exist_ok=True)
         new = shlex.quote(str(self.mountpoint))
-        lower = shlex.quote(f"lowerdir={self.layer}:{self.root}")
+        lower = shlex.quote("lowerdir=" + ":".join(map(str, [self.layer, *self.laid, self.root])))
         script = [f"mount -t overlay -o {lower} keyhole {new}",
                   f"mount -t proc proc {new}/proc",
                   f"mount --rbind /sys {new}/sys",

@@ -103,9 +103,9 @@ class Session:
         """virtme-run's command line. `guest_command` None means an interactive shell."""
         machine = self.machine
         megabytes = f"{machine.memory}M"
-        # modules: those of the root for its own kernel; the debug kernel has all built in.
+        # modules: those of the room; the debug kernel has all built in.
         command = ["virtme-run", "--kimg", machine.kernel.image,
-                   "--mods", "auto" if machine.kernel.name == "stock" else "none",
+                   "--mods", "auto" if machine.kernel.modular else "none",
                    "--memory", megabytes, "--cpus", str(machine.cpus),
                    "--overlay-rwdir=/etc", "--overlay-rwdir=/var", "--overlay-rwdir=/root",
                    f"--rwdir={checkout.TOP}", f"--rwdir={PRIVATE}",
@@ -113,7 +113,7 @@ class Session:
         # Watchdogs that go by the clock would bark at a busy host, not at a fault.
         for option in ("nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "workqueue.watchdog_thresh=0"):
             command += ["--kopt", option]
-        if machine.kernel.name != "stock":  # without an initramfs, 9p's mount tag is the root device's name
+        if not machine.kernel.modular:  # without an initramfs, 9p's mount tag is the root device's name
             command += ["--kopt", "root=/dev/root", "--kopt", "kunit.enable=1"]
         for option in machine.kopts:
             command += ["--kopt", option]
