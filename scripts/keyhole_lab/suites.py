@@ -6,6 +6,7 @@ time limit. The order is that of the cost of a failure: what takes seconds comes
 """
 
 import dataclasses
+import functools
 import time
 import xml.etree.ElementTree
 
@@ -98,6 +99,16 @@ def guest(context, chosen, script, title, timeout, memory):
     return counts
 
 
+def other_kernel(context, name, script):
+    """Debian's kernel of another suite: the module's build without a warning, then `script` in a VM."""
+    chosen = kernel.named(name, root.ensure(), context.new_room)
+    with context.new_room(chosen.shown) as place, build.build_lock():
+        build.module(place, chosen, warnings=True)
+    title = f"kernel {name}"
+    return [Count(f"{title}: module, W=1", passed=1),
+            *guest(context, chosen, script, title, 3000 if "--all" in script else 1200, 1536)]
+
+
 def log_is_clean(result, chosen, title):
     """The kernel's log as a test: the guest's own copy and what reached the console."""
     log = result.dmesg + result.console.read_text(errors="replace")
@@ -108,8 +119,9 @@ def log_is_clean(result, chosen, title):
                  note=found[0][:60] if found else "")
 
 
-# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name.
-USUAL = ("native", "asan", "module", "stock", "debug")
+# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name,
+# as are those that run everything on a kernel that is usually tested in brief.
+USUAL = ("native", "asan", "module", "stock", "debug", *kernel.SUITES)
 
 
 def all_suites(context):
@@ -122,6 +134,9 @@ def all_suites(context):
                                "debug kernel", 1800, 2048),
         "debug-all": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py --all",
                                    "debug kernel, all", 3000, 2048),
+    } | {
+        f"{name}{'-all' if more else ''}": functools.partial(other_kernel, context, name, f"on_other.py{more}")
+        for name in kernel.SUITES for more in ("", " --all")
     }
 
 
