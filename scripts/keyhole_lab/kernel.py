@@ -31,6 +31,7 @@ class Kernel:
     image: str         # as the room sees it
     build: str         # what `make -C` takes for modules
     shown: tuple = ()  # what a room must show for it
+    guest: tuple = ()  # and a guest whose root is not the room's
 
     @property
     def modular(self):
@@ -75,7 +76,7 @@ def packaged(name, root, new_room):
            ["sh", "-eu", PACKAGING, directory, SUITES[name]])
     version = (directory / "version").read_text().strip()
     return Kernel(name, f"Debian's {version}", f"/boot/vmlinuz-{version}", f"/lib/modules/{version}/build",
-                  (Laid(directory / "system"),))
+                  (Laid(directory / "tools"), Laid(directory / "system")), (Laid(directory / "system"),))
 
 
 def ensure(directory, what, time, new_room, command):

@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Makes a layer with a kernel of another suite of Debian's, to be laid over the root: packaged_kernel.sh DIRECTORY SUITE
+# Makes two layers with a kernel of another suite of Debian's, to be laid over the root: packaged_kernel.sh DIRECTORY SUITE
 #
-# In it is what apt would install here for that suite's linux-image-amd64 and linux-headers-amd64: the kernel, its
-# modules, its headers, and the compiler that they name where the root has none. Nothing is installed; what user
-# space is built from (linux-libc-dev) and works with stays the root's.
+# In them is what apt would install here for that suite's linux-image-amd64 and linux-headers-amd64: the kernel and its
+# modules in DIRECTORY/system; its headers, and the compiler that they name where the root has none, in
+# DIRECTORY/tools. Nothing is installed; what user space is built from (linux-libc-dev) and works with stays the root's.
 set -eu
 directory=$1
 suite=$2
 apt=$(mktemp -d)
 system=$directory/system
-mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$system"
+tools=$directory/tools
+mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$system" "$tools"
 
 sed -n 's/^deb \(\(\[[^]]*\] \)\{0,1\}[^ ]* \)trixie main.*/\1/p' /etc/apt/sources.list | head -n 1 > "$apt/mirror"
 for name in trixie trixie-backports "$suite"; do
@@ -31,16 +32,21 @@ apt-get -q -y install --download-only --allow-downgrades "linux-image-amd64/$sui
 rm -f "$apt"/archives/linux-libc-dev_* "$apt"/archives/linux-base_*
 
 for package in "$apt"/archives/*.deb; do
+	name=$(basename "$package")
+	case $name in
+	linux-image-* | linux-modules-* | linux-binary-* | linux-base-*) layer=$system ;;
+	*) layer=$tools ;;
+	esac
 	dpkg-deb --fsys-tarfile "$package" |
-		tar -x -C "$system" --keep-directory-symlink --exclude=./usr/share --exclude=./etc --exclude=./var
-	basename "$package" >> "$directory/packages"
+		tar -x -C "$layer" --exclude=./usr/share --exclude=./etc --exclude=./var
+	echo "$name" >> "$directory/packages"
 done
 # Older packages have files in /lib itself, which is a link in the root and must stay one.
-for folder in bin sbin lib lib64; do
-	if [ -d "$system/$folder" ]; then
-		mkdir -p "$system/usr/$folder"
-		cp -al "$system/$folder/." "$system/usr/$folder/"
-		rm -r "${system:?}/$folder"
+for folder in "$system/lib" "$tools/lib"; do
+	if [ -d "$folder" ]; then
+		mkdir -p "${folder%/lib}/usr/lib"
+		cp -al "$folder/." "${folder%/lib}/usr/lib/"
+		rm -r "$folder"
 	fi
 done
 
@@ -50,9 +56,8 @@ if [ ! -e "$system/boot/vmlinuz-$version" ]; then
 	mkdir -p "$system/boot"
 	ln "$system/usr/lib/modules/$version/vmlinuz" "$system/boot/vmlinuz-$version"
 fi
-test -e "$system/usr/src/linux-headers-$version/Makefile"
-[ -L "$system/usr/lib/modules/$version/build" ] ||
-	ln -s "/usr/src/linux-headers-$version" "$system/usr/lib/modules/$version/build"
+test -e "$tools/usr/src/linux-headers-$version/Makefile"
+test -L "$tools/usr/lib/modules/$version/build" || test -L "$system/usr/lib/modules/$version/build"
 ln -s usr/lib "$system/lib"
 depmod -b "$system" "$version"
 rm "$system/lib"

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+import shlex
 import shutil
 
 from . import host, lock, room, say
@@ -30,7 +31,8 @@ class Definition:
 
 
 LAB = Definition("trixie", "root_packages.txt", "root_setup.sh")
-BOOKWORM = Definition("bookworm", "bookworm_packages.txt", "bookworm_setup.sh")
+BOOKWORM = Definition("bookworm", "bookworm_packages.txt", "bookworm_setup.sh", "bookworm_customize.sh")
+NAMED = {definition.suite: definition for definition in (LAB, BOOKWORM)}
 
 
 def packages(definition):
@@ -73,7 +75,7 @@ def make(definition, root, log):
             "--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\"",
             *(f"--aptopt={option}" for option in host.apt_options()),
             f"--setup-hook=sh {HERE}/{definition.setup} \"$1\"",
-            f"--customize-hook=sh {HERE}/{definition.customize} \"$1\"",
+            f"--customize-hook=sh {HERE}/{definition.customize} \"$1\" {shlex.quote(str(host.cache_dir() / 'sources'))}",
             definition.suite, str(part)]
     mirror = host.debian_mirror()
     if mirror:

@@ -10,7 +10,7 @@ import functools
 import time
 import xml.etree.ElementTree
 
-from . import build, checkout, kernel, root, say, splats, vm
+from . import build, checkout, kernel, root, say, splats, user_space, vm
 
 
 @dataclasses.dataclass
@@ -30,9 +30,9 @@ class Context:
     counts: list = dataclasses.field(default_factory=list)
 
 
-def native(context, variant, title):
+def native(context, variant, title, definition=root.LAB):
     """The native tests (ctest) of one build variant."""
-    with context.new_room() as place, build.build_lock():
+    with context.new_room(definition=definition) as place, build.build_lock():
         build.native(place, variant)
         report = build.native_dir(variant) / "tests.xml"
         report.unlink(missing_ok=True)
@@ -78,14 +78,13 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-def guest(context, chosen, script, title, timeout, memory):
+def guest(context, chosen, script, title, timeout, memory, definition=root.LAB):
     """A script of tests/vm, with its arguments, in a VM; its parts leave their counts behind."""
     program, *arguments = script.split()
     machine = vm.Machine(chosen, memory=memory)
-    with context.new_room(chosen.shown) as place:
-        context.prepare(place, machine)
+    with user_space.session(context, machine, f"test-{chosen.name}", definition) as session:
         with say.step(f"{title}: a VM with {chosen.title}"):
-            result = vm.Session(place, machine, f"test-{chosen.name}").run(
+            result = session.run(
                 ["python3", str(checkout.TOP / "tests/vm" / program), *arguments], checkout.TOP, timeout=timeout)
     counts = [Count(f"{title}: {s['suite']}", s["passed"], s["failed"], s["skipped"], s.get("seconds", 0),
                     s.get("note", "")) for s in result.suites]
@@ -107,6 +106,13 @@ def other_kernel(context, name, script):
     title = f"kernel {name}"
     return [Count(f"{title}: module, W=1", passed=1),
             *guest(context, chosen, script, title, 3000 if "--all" in script else 1200, 1536)]
+
+
+def bookworm(context):
+    """Debian 12: its g++ and rdma-core build everything and pass the native tests; its programs run on its kernel."""
+    chosen = kernel.named("6.1", root.ensure(), context.new_room)
+    return [*native(context, user_space.VARIANT, "native tests, Debian 12", root.BOOKWORM),
+            *guest(context, chosen, "on_bookworm.py", "Debian 12", 1200, 1536, root.BOOKWORM)]
 
 
 def log_is_clean(result, chosen, title):
@@ -137,7 +143,7 @@ def all_suites(context):
     } | {
         f"{name}{'-all' if more else ''}": functools.partial(other_kernel, context, name, f"on_other.py{more}")
         for name in kernel.SUITES for more in ("", " --all")
-    }
+    } | {"bookworm": lambda: bookworm(context)}
 
 
 def run(context, chosen):

@@ -12,9 +12,9 @@
 
 inline bool kernel_is_before(int major, int minor) {
   utsname name{};
-  int ours = 0, its_minor = 0;
-  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &ours, &its_minor) != 2) return false;
-  return std::tie(ours, its_minor) < std::tie(major, minor);
+  int running_major = 0, running_minor = 0;
+  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &running_major, &running_minor) != 2) return false;
+  return std::tie(running_major, running_minor) < std::tie(major, minor);
 }
 
 #endif  // TESTS_VM_KERNEL_VERSION_H_
