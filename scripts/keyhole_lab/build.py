@@ -19,6 +19,7 @@ VARIANTS = {
              "-DKEYHOLE_SANITIZE=address,undefined",
              # Several sources to a compilation: a third of the time, most of which goes into headers.
              "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
+    "bookworm/plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],  # in the other root, a place of its own
     "release": ["-DCMAKE_BUILD_TYPE=Release"],
 }
 

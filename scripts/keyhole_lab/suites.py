@@ -6,10 +6,11 @@ time limit. The order is that of the cost of a failure: what takes seconds comes
 """
 
 import dataclasses
+import functools
 import time
 import xml.etree.ElementTree
 
-from . import build, checkout, kernel, root, say, splats, vm
+from . import build, checkout, kernel, root, say, splats, user_space, vm
 
 
 @dataclasses.dataclass
@@ -29,9 +30,9 @@ class Context:
     counts: list = dataclasses.field(default_factory=list)
 
 
-def native(context, variant, title):
+def native(context, variant, title, definition=root.LAB):
     """The native tests (ctest) of one build variant."""
-    with context.new_room() as place, build.build_lock():
+    with context.new_room(definition=definition) as place, build.build_lock():
         build.native(place, variant)
         report = build.native_dir(variant) / "tests.xml"
         report.unlink(missing_ok=True)
@@ -77,14 +78,13 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-def guest(context, chosen, script, title, timeout, memory):
+def guest(context, chosen, script, title, timeout, memory, definition=root.LAB):
     """A script of tests/vm, with its arguments, in a VM; its parts leave their counts behind."""
     program, *arguments = script.split()
     machine = vm.Machine(chosen, memory=memory)
-    with context.new_room(chosen.shown) as place:
-        context.prepare(place, machine)
+    with user_space.session(context, machine, f"test-{chosen.name}", definition) as session:
         with say.step(f"{title}: a VM with {chosen.title}"):
-            result = vm.Session(place, machine, f"test-{chosen.name}").run(
+            result = session.run(
                 ["python3", str(checkout.TOP / "tests/vm" / program), *arguments], checkout.TOP, timeout=timeout)
     counts = [Count(f"{title}: {s['suite']}", s["passed"], s["failed"], s["skipped"], s.get("seconds", 0),
                     s.get("note", "")) for s in result.suites]
@@ -98,6 +98,23 @@ def guest(context, chosen, script, title, timeout, memory):
     return counts
 
 
+def other_kernel(context, name, script):
+    """Debian's kernel of another suite: the module's build without a warning, then `script` in a VM."""
+    chosen = kernel.named(name, root.ensure(), context.new_room)
+    with context.new_room(chosen.shown) as place, build.build_lock():
+        build.module(place, chosen, warnings=True)
+    title = f"kernel {name}"
+    return [Count(f"{title}: module, W=1", passed=1),
+            *guest(context, chosen, script, title, 3000 if "--all" in script else 1200, 1536)]
+
+
+def bookworm(context):
+    """Debian 12: its g++ and rdma-core build everything and pass the native tests; its programs run on its kernel."""
+    chosen = kernel.named("6.1", root.ensure(), context.new_room)
+    return [*native(context, user_space.VARIANT, "native tests, Debian 12", root.BOOKWORM),
+            *guest(context, chosen, "on_bookworm.py", "Debian 12", 1200, 1536, root.BOOKWORM)]
+
+
 def log_is_clean(result, chosen, title):
     """The kernel's log as a test: the guest's own copy and what reached the console."""
     log = result.dmesg + result.console.read_text(errors="replace")
@@ -108,8 +125,9 @@ def log_is_clean(result, chosen, title):
                  note=found[0][:60] if found else "")
 
 
-# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name.
-USUAL = ("native", "asan", "module", "stock", "debug")
+# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name,
+# as are those that run everything on a kernel that is usually tested in brief.
+USUAL = ("native", "asan", "module", "stock", "debug", *kernel.SUITES)
 
 
 def all_suites(context):
@@ -122,7 +140,10 @@ def all_suites(context):
                                "debug kernel", 1800, 2048),
         "debug-all": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py --all",
                                    "debug kernel, all", 3000, 2048),
-    }
+    } | {
+        f"{name}{'-all' if more else ''}": functools.partial(other_kernel, context, name, f"on_other.py{more}")
+        for name in kernel.SUITES for more in ("", " --all")
+    } | {"bookworm": lambda: bookworm(context)}
 
 
 def run(context, chosen):
