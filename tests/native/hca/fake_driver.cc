@@ -149,6 +149,7 @@ kh_admin_cmd FakeDriver::make(kh_admin_op opcode, uint32_t handle, uint64_t out_
 }
 
 kh_admin_cqe FakeDriver::command(const kh_admin_cmd& command) {
+  if (before) before(command);
   kh_admin_cmd* slot = &admin_sq_[admin_pi_ & ((1u << admin_log) - 1)];
   *slot = command;
   slot->hdr.tag = ++tag_;
@@ -163,6 +164,7 @@ kh_admin_cqe FakeDriver::command(const kh_admin_cmd& command) {
   ++admin_ci_;
   store_release(&admin_db_->ci, admin_ci_);
   if (copy.tag != tag_) throw std::runtime_error("a completion with another command's tag");
+  if (after) after(command, copy);
   return copy;
 }
 
