@@ -119,8 +119,7 @@ void Claims::executed_on_key(const kh_admin_cmd& command, const kh_admin_cqe& re
       if (create.kind == KH_MKEY_PHYS) {
         claim({KH_ADM_CREATE_MKEY, result.result[0]}, {{0, guest_.size()}});
       } else if (create.kind == KH_MKEY_DIRECT) {
-        keys_[result.result[0]].extents = part(create.offset, create.length);
-        create_key(result.result[0], create.access);
+        keep(result.result[0], {part(create.offset, create.length), create.access, create.pdn});
       }
       break;
     case KH_ADM_DESTROY_MKEY:
@@ -132,10 +131,9 @@ void Claims::executed_on_key(const kh_admin_cmd& command, const kh_admin_cqe& re
       Key key = keys_[handle];
       keys_.erase(handle);
       if (modify.mask & KH_MKEY_MOD_TRANSLATION) key.extents = part(modify.offset, modify.length);
-      keys_[result.result[0]] = key;
-      create_key(result.result[0], modify.mask & KH_MKEY_MOD_ACCESS ? modify.access
-                                   : key.writable                   ? KH_ACCESS_LOCAL_WRITE
-                                                                    : 0);
+      if (modify.mask & KH_MKEY_MOD_ACCESS) key.access = modify.access;
+      if (modify.mask & KH_MKEY_MOD_PD) key.pdn = modify.pdn;
+      keep(result.result[0], key);
       break;
     }
     default:
@@ -143,10 +141,10 @@ void Claims::executed_on_key(const kh_admin_cmd& command, const kh_admin_cqe& re
   }
 }
 
-void Claims::create_key(uint32_t number, uint32_t access) {
-  Key& key = keys_[number];
-  key.writable = (access & KH_ACCESS_LOCAL_WRITE) != 0;
-  if (key.writable) claim({KH_ADM_CREATE_MKEY, number}, key.extents);
+void Claims::keep(uint32_t number, Key key) {
+  if ((key.access & KH_ACCESS_LOCAL_WRITE) != 0 && only_pd_.value_or(key.pdn) == key.pdn)
+    claim({KH_ADM_CREATE_MKEY, number}, key.extents);
+  keys_[number] = std::move(key);
 }
 
 void Claims::claim(Name name, std::vector<Extent> extents) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,9 @@ class Claims {
   Claims(Guest& guest, Keys keys) : guest_(guest), keys_count_(keys == keys_count) {}
   Claims(const Claims&) = delete;
 
+  // Keys of other PDs count for nothing: no queue pair is in those.
+  void only_pd(uint32_t pdn) { only_pd_ = pdn; }
+
   // All commands of the driver from now on, while this lives.
   void follow(test::FakeDriver& driver) {
     driver.before = [this](const kh_admin_cmd& command) { prepare(command); };
@@ -34,7 +38,8 @@ class Claims {
  private:
   struct Key {
     std::vector<Extent> extents;
-    bool writable = false;
+    uint32_t access = 0;
+    uint32_t pdn = 0;
   };
   // The opcode that creates such an object, and its number.
   using Name = std::pair<uint8_t, uint32_t>;
@@ -44,7 +49,7 @@ class Claims {
   void executed(const kh_admin_cmd& command, const kh_admin_cqe& result);
   void claim(Name name, std::vector<Extent> extents);
   void release(Name name);
-  void create_key(uint32_t key, uint32_t access);
+  void keep(uint32_t number, Key key);
   void executed_on_key(const kh_admin_cmd& command, const kh_admin_cqe& result);
   std::vector<Extent> part(uint64_t offset, uint64_t size) const {
     return guest_.extents(pages_, offset, size);
@@ -52,6 +57,7 @@ class Claims {
 
   Guest& guest_;
   bool keys_count_;
+  std::optional<uint32_t> only_pd_;
   std::vector<Guest::Piece> pages_;  // of the command that is under way
   std::map<Name, std::vector<Extent>> claims_;
   std::map<uint32_t, Key> keys_;

@@ -73,6 +73,7 @@ class Session {
   void set_up() {
     pdn_ = driver_.create_pd();
     other_pdn_ = driver_.create_pd();
+    claims_.only_pd(pdn_);
     cq_ = driver_.create_cq(6);
     srq_ = driver_.create_srq(pdn_, 4);
     srq_memory_ = srq_.ring;
