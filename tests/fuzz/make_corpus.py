@@ -109,14 +109,14 @@ def address(offset):
 
 
 def sge(key, offset, length):
-    return program(key, address(offset), 15, length)
+    return program(7, key, address(offset), 15, length)
 
 
 def post(qp, opcode, *arguments):
     return program(19, qp, OPCODES[opcode], 1, 0, *arguments, 1, 1, 0, 1)
 
 
-def data(qp, opcode, key, offset, *sges):
+def data(qp, opcode, key, offset, *sges, edge=b"\1"):
     atomic = opcode in ("cmp_swap", "fetch_add", "masked_cmp_swap", "masked_fetch_add")
     inv = b"" if opcode == "send_inv" else b"\1"
     head = program(inv, V_W2 if opcode == "send_inv" else b"", key, address(offset), 7, 0, u64(~0 & (1 << 64) - 1))
@@ -129,6 +129,7 @@ def data(qp, opcode, key, offset, *sges):
         body = b""
     else:
         body = program(len(sges), *sges)
+    body += program(edge)
     if qp == DATAGRAM:
         body += program(1, 1, 1, 1)
     return post(qp, opcode, head, body)
@@ -189,6 +190,14 @@ def queue_seeds():
         + data(TO_VICTIM, "write", V_I0, 30, some) + bytes([RUN]) \
         + victim(2, 2, 0, 1, 0, u16(20), u16(200)) + data(TO_VICTIM, "write", V_W1B, 0, some) + bytes([RUN]) \
         + victim(1, 4) + victim(1, 2) + victim(1, 4) + data(TO_VICTIM, "write", V_I0, 30, some) + bytes([RUN])
+    yield "stale_keys", victim(2, 0, 0, 1, 5, u16(100), u16(500)) + victim(2, 1, 3, 0, 5, u16(300), u16(900)) \
+        + victim(2, 4, 2, 1, 0, 3, 100, u16(50), 200, u16(900), 60, u16(4000), 8, u16(20)) \
+        + b"".join(bytes([15, which, variant, 1 - variant % 2, 4]) for which in (3, 4, 7) for variant in (254, 0, 1))
+    for key in (WIDE, V_OPEN, V_RECEIVES):
+        for beyond in range(3):
+            yield f"edge_{key}_{beyond}", data(TO_VICTIM if key >= 0xc0 else LOOP_A, "write", key, 0, some,
+                                               edge=program(0, 1, beyond)) \
+                + data(TO_VICTIM, "read", V_OPEN, 0, program(0, READ_ONLY if beyond else WIDE, 50, beyond)) + bytes([RUN])
     yield "key_goes", data(TO_VICTIM, "read", V_OPEN, 0, sge(WIDE, 0, 255), sge(WIDE, 512, 255)) + bytes([4, 2, 8, WIDE, 1, 1, RUN])
     yield "memory_goes", data(LOOP_A, "write", ZERO_BASED, 0, some) + bytes([4, 1, 10, 12, 0, RUN, 10, 0, 2, RUN])
     yield "lies", bytes([1, LOOP_A, 1, 40, 1, RUN, 1, LOOP_A, 0]) + struct.pack("<I", 1 << 31) + bytes([1, RUN, 9, LOOP_A, 1, RUN])

@@ -234,9 +234,31 @@ class Session {
       case 13:
       case 14:
         return post_receive();
+      case 15:
+        return try_stale_key();
       default:
         return post();
     }
+  }
+
+  // A key of the victim's that was or will be: all 32 bits count, so it reaches nothing.
+  void try_stale_key() {
+    connect(to_victim);  // and nothing else is under way there
+    const std::vector<Named> theirs = victim_.keys();
+    Named key = theirs[in_.u8() % theirs.size()];
+    key.key = (key.key & ~0xffu) | ((key.key + 1 + in_.u8() % 255) & 0xff);
+    Work work;
+    work.opcode = in_.below(2) ? KH_OP_WRITE : KH_OP_FETCH_ADD;
+    work.rkey = key.key;
+    work.remote_addr = (key.start + in_.u8() % 64 + 7) & ~uint64_t{7};
+    work.swap_add = 0x0101010101010101;
+    work.sge = {{key_[0].start, 8, key_[0].key}};
+    rig_.run();
+    victim_.forbid_all();
+    put(qp_[to_victim], test::lay_out(work, false), true);
+    rig_.run();
+    check();
+    victim_.allow_all();
   }
 
   Named some_key() {
@@ -255,10 +277,6 @@ class Session {
     switch (in_.below(16)) {
       case 0:
         return in_.u64();
-      case 1:  // at its end
-        return key.start + key.length - in_.u8();
-      case 2:
-        return key.start - in_.u8();
       default:
         return key.start + in_.u16() % (key.length ? key.length : 4096);
     }
@@ -276,8 +294,15 @@ class Session {
         return in_.u8();
     }
   }
+  // Where checks are off by one it is at an edge.
   kh_sge some_sge() {
+    const uint8_t how = in_.below(8);
     const Named key = some_key();
+    if (how == 0) {
+      const uint32_t inside = in_.u8();
+      return {key.start + key.length - inside, inside + in_.below(3), key.key};
+    }
+    if (how == 1) return {key.start - in_.below(3), in_.u8(), key.key};
     return {some_address(key), some_length(), key.key};
   }
 
@@ -335,6 +360,12 @@ class Session {
         work.sge.push_back(some_sge());
         if (atomic && in_.below(8)) work.sge.back().length = 8;
       }
+    }
+    if (in_.below(4) == 0) {
+      uint64_t total = atomic ? 8 : work.inline_data.size();
+      for (const kh_sge& sge : work.sge)
+        total += atomic ? 0 : sge.length;
+      work.remote_addr = remote.start + (in_.below(4) ? remote.length - total : 0) + in_.below(3) - 1;
     }
     if (on != datagram) return;
     work.av = driver_.path_to(in_.below(2) ? victim_.driver() : driver_);

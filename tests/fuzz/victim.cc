@@ -228,6 +228,18 @@ void Victim::close(Opening& opening) {
   opening.extents.clear();
 }
 
+void Victim::forbid_all() {
+  guest_.oracle().forbid(guest_.oracle().extent(open_region_.memory, open_region_.size));
+  for (const Opening& opening : openings_)
+    if (opening.counted) guest_.oracle().forbid(opening.extents);
+}
+
+void Victim::allow_all() {
+  guest_.oracle().allow(guest_.oracle().extent(open_region_.memory, open_region_.size));
+  for (const Opening& opening : openings_)
+    if (opening.counted) guest_.oracle().allow(opening.extents);
+}
+
 std::vector<Extent> Victim::slice(const std::vector<Extent>& extents, uint64_t offset,
                                   uint64_t size) {
   std::vector<Extent> out;

@@ -35,6 +35,10 @@ class Victim {
   // Else it does nothing: what it posted would be done at a time unknown.
   bool connected = false;
 
+  // Nothing is open to the peer, or all that was: for a peer that uses a key which is not one.
+  void forbid_all();
+  void allow_all();
+
   struct Named {
     uint32_t key = 0;
     uint64_t start = 0;
