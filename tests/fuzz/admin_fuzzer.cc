@@ -165,7 +165,8 @@ class Session {
     // An admin queue anywhere; then one that is right.
     for (unsigned n = in_.below(4); n > 0; --n) {
       const uint32_t offset = KH_REG_ADMIN_SQ + in_.u8() % 7 * 4;
-      rig_.hca(0).write_register(offset, in_.below(2) ? static_cast<uint32_t>(address()) : in_.u32());
+      rig_.hca(0).write_register(offset,
+                                 in_.below(2) ? static_cast<uint32_t>(address()) : in_.u32());
     }
     rig_.hca(0).write_register(KH_REG_CONTROL, KH_CONTROL_ENABLE);
     guest_.oracle().check();
@@ -229,14 +230,14 @@ class Session {
 
   kh_admin_cmd command() {
     static constexpr kh_admin_op opcodes[] = {
-        KH_ADM_NOP,           KH_ADM_QUERY_DEVICE,    KH_ADM_QUERY_STATS,  KH_ADM_SET_PORT,
-        KH_ADM_SET_GID,       KH_ADM_CREATE_EQ,       KH_ADM_DESTROY_EQ,   KH_ADM_CREATE_CONTEXT,
-        KH_ADM_CREATE_PD,     KH_ADM_DESTROY_CONTEXT, KH_ADM_DESTROY_PD,   KH_ADM_CREATE_MKEY,
-        KH_ADM_DESTROY_MKEY,  KH_ADM_MODIFY_MKEY,     KH_ADM_QUERY_MKEY,   KH_ADM_CREATE_CQ,
-        KH_ADM_DESTROY_CQ,    KH_ADM_RESIZE_CQ,       KH_ADM_MODIFY_CQ,    KH_ADM_CREATE_SRQ,
-        KH_ADM_DESTROY_SRQ,   KH_ADM_MODIFY_SRQ,      KH_ADM_QUERY_SRQ,    KH_ADM_RESIZE_SRQ,
-        KH_ADM_CREATE_QP,     KH_ADM_DESTROY_QP,      KH_ADM_MODIFY_QP,    KH_ADM_QUERY_QP,
-        KH_ADM_ATTACH_MCAST,  KH_ADM_DETACH_MCAST,    KH_ADM_CREATE_NIC,   KH_ADM_DESTROY_NIC,
+        KH_ADM_NOP,          KH_ADM_QUERY_DEVICE,    KH_ADM_QUERY_STATS, KH_ADM_SET_PORT,
+        KH_ADM_SET_GID,      KH_ADM_CREATE_EQ,       KH_ADM_DESTROY_EQ,  KH_ADM_CREATE_CONTEXT,
+        KH_ADM_CREATE_PD,    KH_ADM_DESTROY_CONTEXT, KH_ADM_DESTROY_PD,  KH_ADM_CREATE_MKEY,
+        KH_ADM_DESTROY_MKEY, KH_ADM_MODIFY_MKEY,     KH_ADM_QUERY_MKEY,  KH_ADM_CREATE_CQ,
+        KH_ADM_DESTROY_CQ,   KH_ADM_RESIZE_CQ,       KH_ADM_MODIFY_CQ,   KH_ADM_CREATE_SRQ,
+        KH_ADM_DESTROY_SRQ,  KH_ADM_MODIFY_SRQ,      KH_ADM_QUERY_SRQ,   KH_ADM_RESIZE_SRQ,
+        KH_ADM_CREATE_QP,    KH_ADM_DESTROY_QP,      KH_ADM_MODIFY_QP,   KH_ADM_QUERY_QP,
+        KH_ADM_ATTACH_MCAST, KH_ADM_DETACH_MCAST,    KH_ADM_CREATE_NIC,  KH_ADM_DESTROY_NIC,
     };
     kh_admin_cmd cmd = test::FakeDriver::make(in_.one_of(opcodes));
     fill_in(cmd);
@@ -470,7 +471,8 @@ class Session {
         return;
       default:
         if (attr.state == KH_QPS_INIT) attr.mask |= init | KH_QP_ACCESS_FLAGS;
-        if (attr.state == KH_QPS_RTR) attr.mask |= rtr | KH_QP_MAX_DEST_RD_ATOMIC | KH_QP_MIN_RNR_TIMER;
+        if (attr.state == KH_QPS_RTR)
+          attr.mask |= rtr | KH_QP_MAX_DEST_RD_ATOMIC | KH_QP_MIN_RNR_TIMER;
         if (attr.state == KH_QPS_RTS)
           attr.mask |= KH_QP_SQ_PSN | KH_QP_TIMEOUT | KH_QP_RETRY_CNT | KH_QP_RNR_RETRY |
                        KH_QP_MAX_QP_RD_ATOMIC;

@@ -48,9 +48,7 @@ void Claims::executed(const kh_admin_cmd& command, const kh_admin_cqe& result) {
   const bool ok = result.status == KH_ST_OK;
   const kh_cmd_create_cq& cq = command.create_cq;
   const kh_cmd_create_srq& srq = command.create_srq;
-  auto whole_cq = [&] {
-    return part(cq.ring_offset, sizeof(kh_cqe) << (cq.log_size & 31));
-  };
+  auto whole_cq = [&] { return part(cq.ring_offset, sizeof(kh_cqe) << (cq.log_size & 31)); };
   auto whole_srq = [&] {
     return part(srq.ring_offset, uint64_t{1} << ((srq.log_size + srq.log_stride) & 63)) +
            part(srq.db_offset, sizeof(uint32_t));
@@ -95,7 +93,8 @@ void Claims::executed(const kh_admin_cmd& command, const kh_admin_cqe& result) {
       break;
     case KH_ADM_CREATE_NIC:
       claim({opcode, 0},
-            part(command.create_nic.rxc_offset, sizeof(kh_nic_cqe) << command.create_nic.log_rx_size) +
+            part(command.create_nic.rxc_offset, sizeof(kh_nic_cqe)
+                                                    << command.create_nic.log_rx_size) +
                 part(command.create_nic.db_offset + offsetof(kh_nic_db, tx_ci), sizeof(uint32_t)));
       break;
     case KH_ADM_DESTROY_EQ:

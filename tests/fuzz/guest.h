@@ -36,7 +36,8 @@ class Guest {
   uint64_t iova(size_t offset) { return host_.iova(at(offset)); }
 
   bool may_write(size_t offset, size_t size) const {
-    if (offset >= writable_.size() * KH_PAGE_SIZE || size > writable_.size() * KH_PAGE_SIZE - offset)
+    if (offset >= writable_.size() * KH_PAGE_SIZE ||
+        size > writable_.size() * KH_PAGE_SIZE - offset)
       return false;
     for (size_t page = offset / KH_PAGE_SIZE; page * KH_PAGE_SIZE < offset + size; ++page)
       if (!writable_[page]) return false;
@@ -119,7 +120,8 @@ class Guest {
   }
   bool read(uint64_t iova, uint64_t& value) const {
     const size_t offset = arena_offset(iova);
-    if (offset >= size() || size() - offset < sizeof(value) || oracle_.hidden(offset / KH_PAGE_SIZE))
+    if (offset >= size() || size() - offset < sizeof(value) ||
+        oracle_.hidden(offset / KH_PAGE_SIZE))
       return false;
     std::memcpy(&value, host_.arena().data() + offset, sizeof(value));
     return true;

@@ -113,11 +113,11 @@ class Session {
   void create_key(size_t i) {
     kh_admin_cmd cmd = test::FakeDriver::make(KH_ADM_CREATE_MKEY);
     kh_cmd_create_mkey& body = cmd.create_mkey;
-    body.kind = i < windows_1    ? KH_MKEY_DIRECT
-                : i < windows_2  ? KH_MKEY_MW1
-                : i < indirects  ? KH_MKEY_MW2
-                : i < klm_lists  ? KH_MKEY_INDIRECT
-                                 : KH_MKEY_KLM_LIST;
+    body.kind = i < windows_1   ? KH_MKEY_DIRECT
+                : i < windows_2 ? KH_MKEY_MW1
+                : i < indirects ? KH_MKEY_MW2
+                : i < klm_lists ? KH_MKEY_INDIRECT
+                                : KH_MKEY_KLM_LIST;
     body.pdn = i == 2 ? other_pdn_ : pdn_;
     if (body.kind == KH_MKEY_DIRECT) {
       static constexpr uint32_t access[] = {all_access, KH_ACCESS_REMOTE_READ | KH_ACCESS_MW_BIND,
@@ -141,8 +141,7 @@ class Session {
       body.pages = guest_.host().pages(list_, body.length, 0);
     }
     const std::optional<kh_admin_cqe> made = command(cmd);
-    if (made && made->status == KH_ST_OK)
-      key_[i] = {made->result[0], body.start, body.length};
+    if (made && made->status == KH_ST_OK) key_[i] = {made->result[0], body.start, body.length};
   }
 
   std::optional<kh_admin_cqe> command(const kh_admin_cmd& cmd) {
@@ -158,9 +157,7 @@ class Session {
     static constexpr size_t peers[] = {loop_b, loop_a, 0, 0, unreliable_b, unreliable_a};
     return i == to_victim ? victim_.qp() : qp_[peers[i]];
   }
-  test::FakeDriver& driver_of_peer(size_t i) {
-    return i == to_victim ? victim_.driver() : driver_;
-  }
+  test::FakeDriver& driver_of_peer(size_t i) { return i == to_victim ? victim_.driver() : driver_; }
 
   // Both ends, from the beginning.
   void connect(size_t i) {
@@ -307,17 +304,32 @@ class Session {
   }
 
   Work some_work(size_t on) {
-    static constexpr uint8_t opcodes[] = {
-        KH_OP_SEND,     KH_OP_SEND_IMM,  KH_OP_SEND_INV,        KH_OP_WRITE,
-        KH_OP_WRITE,    KH_OP_WRITE_IMM, KH_OP_READ,            KH_OP_READ,
-        KH_OP_CMP_SWAP, KH_OP_FETCH_ADD, KH_OP_MASKED_CMP_SWAP, KH_OP_MASKED_FETCH_ADD,
-        KH_OP_FLUSH,    KH_OP_LOCAL_INV, KH_OP_BIND_MW,         KH_OP_BIND_MW,
-        KH_OP_REG_MR,   KH_OP_UMR_FILL,  KH_OP_UMR_FILL,        KH_OP_UMR_INV,
-        KH_OP_NOP,      KH_OP_ATOMIC_WRITE};
+    static constexpr uint8_t opcodes[] = {KH_OP_SEND,
+                                          KH_OP_SEND_IMM,
+                                          KH_OP_SEND_INV,
+                                          KH_OP_WRITE,
+                                          KH_OP_WRITE,
+                                          KH_OP_WRITE_IMM,
+                                          KH_OP_READ,
+                                          KH_OP_READ,
+                                          KH_OP_CMP_SWAP,
+                                          KH_OP_FETCH_ADD,
+                                          KH_OP_MASKED_CMP_SWAP,
+                                          KH_OP_MASKED_FETCH_ADD,
+                                          KH_OP_FLUSH,
+                                          KH_OP_LOCAL_INV,
+                                          KH_OP_BIND_MW,
+                                          KH_OP_BIND_MW,
+                                          KH_OP_REG_MR,
+                                          KH_OP_UMR_FILL,
+                                          KH_OP_UMR_FILL,
+                                          KH_OP_UMR_INV,
+                                          KH_OP_NOP,
+                                          KH_OP_ATOMIC_WRITE};
     Work work;
     work.opcode = in_.one_of(opcodes);
-    work.flags = in_.below(8) ? KH_WQE_SIGNALED | (in_.u8() & (KH_WQE_FENCE | KH_WQE_SOLICITED))
-                              : in_.u8();
+    work.flags =
+        in_.below(8) ? KH_WQE_SIGNALED | (in_.u8() & (KH_WQE_FENCE | KH_WQE_SOLICITED)) : in_.u8();
     work.wr_id = 1;
     switch (work.opcode) {
       case KH_OP_BIND_MW:
@@ -365,7 +377,8 @@ class Session {
       uint64_t total = atomic ? 8 : work.inline_data.size();
       for (const kh_sge& sge : work.sge)
         total += atomic ? 0 : sge.length;
-      work.remote_addr = remote.start + (in_.below(4) ? remote.length - total : 0) + in_.below(3) - 1;
+      work.remote_addr =
+          remote.start + (in_.below(4) ? remote.length - total : 0) + in_.below(3) - 1;
     }
     if (on != datagram) return;
     work.av = driver_.path_to(in_.below(2) ? victim_.driver() : driver_);

@@ -107,8 +107,8 @@ class Session {
     require(pwrite(rom_.get(), rom_bytes_.data(), rom_bytes_.size(), 0) == rom_size, "no memory");
     event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     null_ = Fd(open("/dev/null", O_RDWR | O_CLOEXEC));
-    read_only_ = Fd(open(("/proc/self/fd/" + std::to_string(ram_.get())).c_str(),
-                         O_RDONLY | O_CLOEXEC));
+    read_only_ =
+        Fd(open(("/proc/self/fd/" + std::to_string(ram_.get())).c_str(), O_RDONLY | O_CLOEXEC));
     connect();
   }
 
@@ -328,8 +328,7 @@ class Session {
         return client_->send(Command::device_get_region_info,
                              vfio_region_info{32, 0, in_.u8() % 12u, 0, 0, 0});
       case 2:
-        return client_->send(Command::device_get_irq_info,
-                             vfio_irq_info{16, 0, in_.u8() % 6u, 0});
+        return client_->send(Command::device_get_irq_info, vfio_irq_info{16, 0, in_.u8() % 6u, 0});
       case 3:
         return client_->send(Command::device_get_region_io_fds,
                              vfio_user::RegionIoFdsPayload{16, 0, in_.u8() % 12u, in_.u8()});
@@ -383,7 +382,8 @@ class Session {
     pwrite_ram(zero, 2 * page);
     pi_ = 0;
     for (uint32_t i = 0; i < 3; ++i) {
-      write_region(KH_BAR_REGS, KH_REG_ADMIN_SQ + i * 8, static_cast<uint32_t>(ram_iova + i * page));
+      write_region(KH_BAR_REGS, KH_REG_ADMIN_SQ + i * 8,
+                   static_cast<uint32_t>(ram_iova + i * page));
       write_region(KH_BAR_REGS, KH_REG_ADMIN_SQ + i * 8 + 4, 0);
     }
     write_region(KH_BAR_REGS, KH_REG_ADMIN_SIZE, KH_ADMIN_MAX_LOG);

@@ -205,8 +205,8 @@ void Victim::fill(Input& in, size_t which) {
   for (uint32_t round = 0; round < std::max(rounds, 1u); ++round)
     for (const kh_stride& entry : entries)
       if (entry.length > 0)
-        extents.push_back({all.offset + (entry.addr - hidden_.start) + round * entry.stride,
-                           entry.length});
+        extents.push_back(
+            {all.offset + (entry.addr - hidden_.start) + round * entry.stride, entry.length});
   Opening fresh;
   open(fresh, extents, (work.umr.access & remote_write) != 0);
   if (!done(work)) return close(fresh);

@@ -177,8 +177,8 @@ struct Own {
     cqe.phase = static_cast<std::uint8_t>(~(cq_pi >> memory.log_cq) & 1);
     std::array<std::uint64_t, 8> words{};
     std::memcpy(words.data(), &cqe, sizeof(cqe));
-    auto* slot = reinterpret_cast<std::uint64_t*>(
-        &memory.cqes[cq_pi & ((1u << memory.log_cq) - 1)]);
+    auto* slot =
+        reinterpret_cast<std::uint64_t*>(&memory.cqes[cq_pi & ((1u << memory.log_cq) - 1)]);
     for (std::size_t i = 0; i < 7; i++)
       slot[i] = words[i];
     store_release(slot[7], words[7]);

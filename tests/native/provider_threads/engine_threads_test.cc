@@ -53,7 +53,8 @@ unsigned wait(EngineCq& cq, unsigned count) {
   return failed;
 }
 
-ibv_send_wr write_to(ibv_sge& sge, std::uint64_t addr, std::uint32_t rkey, std::uint64_t wr_id = 1) {
+ibv_send_wr write_to(ibv_sge& sge, std::uint64_t addr, std::uint32_t rkey,
+                     std::uint64_t wr_id = 1) {
   auto wr = request(IBV_WR_RDMA_WRITE, wr_id, &sge);
   wr.wr.rdma = {addr, rkey};
   return wr;
@@ -292,8 +293,7 @@ TEST(ThreadsAndEngine, an_srq_is_fed_by_two_threads_and_drained_through_two_cqs)
       threads.emplace_back([&, t] {
         for (unsigned i = 0; i < kEach; i++) {
           ibv_sge sge = mr_b.sge((t * kEach + i) % 512 * 64, 64);
-          ibv_recv_wr wr{
-              .wr_id = t * kEach + i, .next = nullptr, .sg_list = &sge, .num_sge = 1};
+          ibv_recv_wr wr{.wr_id = t * kEach + i, .next = nullptr, .sg_list = &sge, .num_sge = 1};
           ibv_recv_wr* bad = nullptr;
           while (ibv_post_srq_recv(&srq.srq.ibv, &wr, &bad) == ENOMEM)
             std::this_thread::yield();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Work requests by name, and how they lie in a send queue. For tests and fuzzers alike: nothing here
-// checks what it is told.
+// Work requests by name, and how they lie in a send queue. For tests and fuzzers alike: nothing
+// here checks what it is told.
 
 #pragma once
 
