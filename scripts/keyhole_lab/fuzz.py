@@ -19,7 +19,8 @@ FOREVER = 0         # of libFuzzer's -max_total_time
 GRACE = 120         # seconds for the corpus before and the clean-up after
 
 OPTIONS = ["-max_len=4096", "-len_control=0", "-timeout=25", "-rss_limit_mb=2048", "-print_final_stats=1"]
-ENVIRONMENT = {"ASAN_OPTIONS": "allocator_may_return_null=1:allow_addr2line=1:quarantine_size_mb=64",
+ENVIRONMENT = {"ASAN_OPTIONS": "allocator_may_return_null=1:quarantine_size_mb=64:"
+                               "allow_addr2line=1:external_symbolizer_path=/usr/bin/addr2line",
                "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 

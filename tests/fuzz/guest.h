@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -54,13 +55,21 @@ class Guest {
     write(offset, &value, sizeof(value));
   }
 
+  // The driver uses this page itself: it may change, and does not go away.
+  void give_to_driver(const std::byte* memory) {
+    const Extent extent = oracle_.extent(memory, KH_PAGE_SIZE);
+    oracle_.allow(extent);
+    drivers_.insert(extent.offset / KH_PAGE_SIZE);
+  }
+
   void unmap(size_t page) {
+    if (drivers_.contains(page)) return;
     oracle_.hide(page);
     writable_[page] = false;
     host_.unmap(at(page * KH_PAGE_SIZE), KH_PAGE_SIZE);
   }
   void write_protect(size_t page) {
-    if (oracle_.hidden(page)) return;
+    if (oracle_.hidden(page) || drivers_.contains(page)) return;
     writable_[page] = false;
     host_.write_protect(at(page * KH_PAGE_SIZE), KH_PAGE_SIZE);
   }
@@ -130,6 +139,7 @@ class Guest {
   test::FakeHost& host_;
   Oracle oracle_;
   std::vector<bool> writable_;  // by the guest and the device
+  std::set<size_t> drivers_;    // pages behind first_ that are the driver's
   size_t first_ = 0;
 };
 
