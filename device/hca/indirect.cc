@@ -45,7 +45,7 @@ void KeyWalk::begin(const Mkey& mkey, uint64_t position, uint64_t length, bool w
   pdn_ = pdn;
   use_ = use;
   write_ = write;
-  run_ = 0;
+  entry_ended_ = false;
   depth_ = 0;
   enter(mkey.indirect->table, position, length);
 }
@@ -73,69 +73,110 @@ void KeyWalk::enter(const EntryTable& table, uint64_t position, uint64_t length)
   ++walked_entries;
 }
 
-// Goes to the next bytes that lie in a direct key. False: there are none, for reason_.
-bool KeyWalk::find_run() {
-  for (;;) {
+// The entry that `level` has reached is not one of a direct key that can be read on. False: it does
+// not hold, for reason_; else the walk goes on inside the key that it names.
+bool KeyWalk::descend(Level& level) {
+  const EntryTable& table = *level.table;
+  const EntryTable::Entry& entry = table.entries[level.entry];
+  uint64_t addr = entry.addr + level.into;
+  if (table.rounds > 0) addr += level.round * table.strides[level.entry];
+  const uint64_t rest = entry.length - level.into;
+  const uint64_t bytes = std::min(rest, level.left);
+  const Mkey* mkey = keys_.find(entry.key);
+  reason_ = keys_.entry_fault(mkey, entry.key, addr, bytes, write_, pdn_);
+  if (reason_ != KH_SYN_NONE) return false;
+  if (mkey->kind == MkeyKind::direct) {
+    // The key is as it should be, and the guest has taken the memory away.
+    reason_ = KH_SYN_KEY_MEMORY;
+    return false;
+  }
+  if (depth_ == KH_MAX_DEPTH) {
+    reason_ = KH_SYN_KEY_DEPTH;
+    return false;
+  }
+  // This level goes on behind them.
+  level.left -= bytes;
+  level.into += bytes;
+  if (bytes == rest) {
+    level.into = 0;
+    if (++level.entry == table.entries.size()) {
+      level.entry = 0;
+      ++level.round;
+    }
+  }
+  enter(mkey->indirect->table, addr - mkey->start, bytes);
+  return true;
+}
+
+Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
+  Found found{0, 0};
+  if (left != left_) {
+    // Another cursor has begun since.
+    reason_ = KH_SYN_KEY_MEMORY;
+    return found;
+  }
+  while (found.spans < room && found.bytes < max) {
     while (levels_[depth_ - 1].left == 0)
       --depth_;
     Level& level = levels_[depth_ - 1];
     const EntryTable& table = *level.table;
-    const EntryTable::Entry& entry = table.entries[level.entry];
-    if (depth_ == 1) index_ = table.number(level.entry);
-    ++walked_entries;
+    const bool strided = table.rounds > 0;
+    uint32_t index = level.entry;
+    uint32_t last = index;
+    uint64_t into = level.into;
+    uint64_t level_left = level.left;
+    uint64_t looked_at = 1;
+    bool stuck = false;
 
-    uint64_t addr = entry.addr + level.into;
-    if (table.rounds > 0) addr += level.round * table.strides[level.entry];
-    const uint64_t rest = entry.length - level.into;
-    const uint64_t bytes = std::min(rest, level.left);
-    const Mkey* mkey = keys_.find(entry.key);
-    reason_ = keys_.entry_fault(mkey, entry.key, addr, bytes, write_, pdn_);
-    if (reason_ != KH_SYN_NONE) [[unlikely]]
-      return false;
-    const bool direct = mkey->kind == MkeyKind::direct;
-    if (!direct && depth_ == KH_MAX_DEPTH) {
-      reason_ = KH_SYN_KEY_DEPTH;
-      return false;
-    }
-
-    // This level goes on behind them.
-    level.left -= bytes;
-    if (bytes < rest) {
-      level.into += bytes;
-    } else {
-      level.into = 0;
-      if (++level.entry == table.entries.size()) {
-        level.entry = 0;
-        ++level.round;
+    // Entries of direct keys, one after the other, and nothing is kept of one for the next.
+    while (found.bytes < max && level_left > 0) {
+      if (found.spans == room) break;
+      const EntryTable::Entry& entry = table.entries[index];
+      uint64_t addr = entry.addr + into;
+      if (strided) addr += level.round * table.strides[index];
+      const uint64_t rest = entry.length - into;
+      const uint64_t bytes = std::min(rest, level_left);
+      const Mkey* mkey = keys_.find(entry.key);
+      stuck = !keys_.plain_entry(mkey, addr, bytes, write_, pdn_);
+      if (stuck) [[unlikely]]
+        break;
+      HostSpan span = mkey->pages.span(mkey->offset + (addr - mkey->start),
+                                       std::min(bytes, max - found.bytes), write_);
+      stuck = !span;
+      if (stuck) [[unlikely]]
+        break;
+      // Entries in the order of memory make one span.
+      if (found.spans > 0 && to[found.spans - 1].host + to[found.spans - 1].size == span.host)
+        to[found.spans - 1].size += span.size;
+      else
+        to[found.spans++] = span;
+      found.bytes += span.size;
+      level_left -= span.size;
+      last = index;
+      into += span.size;
+      if (span.size == rest) {
+        into = 0;
+        ++looked_at;
+        if (++index == table.entries.size()) {
+          index = 0;
+          ++level.round;
+        }
       }
     }
-    if (direct) {
-      pages_ = &mkey->pages;
-      position_ = mkey->offset + (addr - mkey->start);
-      run_ = bytes;
-      return true;
-    }
-    enter(mkey->indirect->table, addr - mkey->start, bytes);
+    level.entry = index;
+    level.into = into;
+    level.left = level_left;
+    walked_entries += looked_at;
+    entry_ended_ = into == 0 || level_left == 0;
+    if (depth_ == 1) index_ = table.number(last);
+    if (!stuck) continue;
+    // What has been found is given first; then this is looked at again.
+    if (found.spans > 0) break;
+    if (depth_ == 1) index_ = table.number(index);
+    if (!descend(level)) break;
   }
-}
-
-HostSpan KeyWalk::next(uint64_t max, uint64_t left) {
-  if (left != left_) {
-    // Another cursor has begun since.
-    reason_ = KH_SYN_KEY_MEMORY;
-    return {};
-  }
-  if (run_ == 0 && !find_run()) [[unlikely]]
-    return {};
-  HostSpan span = pages_->span(position_, std::min(max, run_), write_);
-  if (!span) [[unlikely]] {
-    reason_ = KH_SYN_KEY_MEMORY;
-    return {};
-  }
-  position_ += span.size;
-  run_ -= span.size;
-  left_ -= span.size;
-  return span;
+  left_ -= found.bytes;
+  return found;
 }
 
 }  // namespace keyhole

@@ -80,6 +80,12 @@ struct Indirect {
   }
 };
 
+// What a cursor has come upon: so many spans, and so many bytes in them.
+struct Found {
+  size_t spans;
+  uint64_t bytes;
+};
+
 // The place in an indirect key that a MemoryCursor has reached. There is one in a table, and a new
 // cursor takes it over: nobody reads from two at a time.
 class KeyWalk {
@@ -91,14 +97,14 @@ class KeyWalk {
   void begin(const Mkey& mkey, uint64_t position, uint64_t length, bool write, uint32_t pdn,
              uint32_t use);
 
-  // As MemoryCursor::next(); `left` is what the cursor has left.
-  HostSpan next(uint64_t max, uint64_t left);
+  // As MemoryCursor::next(), whose `left` is what the cursor has left.
+  Found next(HostSpan* to, size_t room, uint64_t max, uint64_t left);
 
   // Why next() gave nothing.
   uint32_t error() const { return use_ | reason_ | index_ << 16; }
   // The syndrome for a cell that lies in two entries, when the last span ended with its entry;
   // else 0.
-  uint32_t border() const { return run_ == 0 ? use_ | KH_SYN_KEY_ENTRY | index_ << 16 : 0; }
+  uint32_t border() const { return entry_ended_ ? use_ | KH_SYN_KEY_ENTRY | index_ << 16 : 0; }
 
  private:
   struct Level {
@@ -110,12 +116,9 @@ class KeyWalk {
   };
 
   void enter(const EntryTable& table, uint64_t position, uint64_t length);
-  bool find_run();
+  bool descend(Level& level);
 
   const MkeyTable& keys_;
-  const PageList* pages_ = nullptr;  // where run_ bytes are, from position_ on
-  uint64_t position_ = 0;
-  uint64_t run_ = 0;
   uint64_t left_ = 0;
   uint32_t pdn_ = 0;
   uint32_t use_ = 0;
@@ -123,6 +126,7 @@ class KeyWalk {
   uint32_t reason_ = KH_SYN_KEY_MEMORY;
   uint32_t depth_ = 0;
   bool write_ = false;
+  bool entry_ended_ = false;  // with the last span
   Level levels_[KH_MAX_DEPTH];
 };
 

@@ -73,14 +73,25 @@ class MemoryCursor {
   // why() says. Moves on by the span's size.
   HostSpan next(uint64_t max) {
     if (max > left_) max = left_;
-    HostSpan span = pages_      ? pages_->span(position_, max, write_)
-                    : indirect_ ? walk_->next(max, left_)
-                                : memory_->translate(position_, max, write_);
+    HostSpan span{};
+    if (indirect_) [[unlikely]] {
+      next(&span, 1, max);
+      return span;
+    }
+    span = pages_ ? pages_->span(position_, max, write_)
+                  : memory_->translate(position_, max, write_);
     if (span) {
       position_ += span.size;
       left_ -= span.size;
     }
     return span;
+  }
+
+  // The same of an indirect key, for up to `room` (> 0) spans at once. No span: as above.
+  Found next(HostSpan* to, size_t room, uint64_t max) {
+    Found found = walk_->next(to, room, max < left_ ? max : left_, left_);
+    left_ -= found.bytes;
+    return found;
   }
 
   // The syndrome when next() gave nothing. `use` is KH_SYN_LOCAL_KEY or KH_SYN_REMOTE_KEY.
@@ -265,10 +276,15 @@ class MkeyTable {
   // result of find(key): KH_SYN_KEY_*, or KH_SYN_NONE.
   uint32_t entry_fault(const Mkey* mkey, uint32_t key, uint64_t addr, uint64_t length, bool write,
                        uint32_t pdn) const {
-    if (mkey && mkey->valid && mkey->kind == MkeyKind::direct && mkey->pdn == pdn &&
-        (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE)) && holds(*mkey, addr, length)) [[likely]]
+    if (plain_entry(mkey, addr, length, write, pdn)) [[likely]]
       return KH_SYN_NONE;
     return entry_fault_slowly(mkey, key, addr, length, write, pdn);
+  }
+  // The common case: nothing is wrong and the key is a direct one.
+  static bool plain_entry(const Mkey* mkey, uint64_t addr, uint64_t length, bool write,
+                          uint32_t pdn) {
+    return mkey && mkey->valid && mkey->kind == MkeyKind::direct && mkey->pdn == pdn &&
+           (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE)) && holds(*mkey, addr, length);
   }
   uint32_t entry_fault_slowly(const Mkey* mkey, uint32_t key, uint64_t addr, uint64_t length,
                               bool write, uint32_t pdn) const;

@@ -73,15 +73,20 @@ class SpanCursor {
   HostSpan left_{};
 };
 
-// Copies until one of the two ends; returns the bytes copied.
-inline size_t copy_spans(std::span<const HostSpan> to, SpanCursor from) {
+// Copies until one of the two ends; returns the bytes copied. Only of the last piece the last bytes
+// are written last.
+inline size_t copy_spans(std::span<const HostSpan> to, SpanCursor& from) {
   size_t total = 0;
   for (const HostSpan& span : to) {
     size_t done = 0;
     while (done < span.size && !from.done()) {
       size_t step = std::min<uint64_t>(span.size - done, from.size());
-      copy_bytes(span.host + done, from.data(), step);
+      const std::byte* source = from.data();
       from.advance(step);
+      if (from.done() || (done + step == span.size && &span == &to.back()))
+        copy_bytes(span.host + done, source, step);
+      else
+        std::memmove(span.host + done, source, step);
       done += step;
     }
     total += done;

@@ -22,6 +22,15 @@ class Collector {
       if (found_.spans == kSpans) [[unlikely]]
         make_room();
       if (found_.bytes >= limit_) return true;
+      if (from.indirect() && !packing_) {
+        Found more =
+            from.next(&spans_[found_.spans], kSpans - found_.spans, limit_ - found_.bytes);
+        if (more.spans == 0) [[unlikely]]
+          return false;
+        found_.spans += static_cast<uint32_t>(more.spans);
+        found_.bytes += static_cast<uint32_t>(more.bytes);
+        continue;
+      }
       HostSpan span = from.next(limit_ - found_.bytes);
       if (!span) [[unlikely]]
         return false;
@@ -88,6 +97,19 @@ class Collector {
 };
 
 }  // namespace
+
+bool store_in_entries(MemoryCursor& to, SpanCursor& from, uint64_t length) {
+  while (length > 0 && to.left() > 0 && !from.done()) {
+    constexpr size_t kAtOnce = 64;
+    HostSpan spans[kAtOnce];
+    const Found found = to.next(spans, kAtOnce, length);
+    if (found.spans == 0) [[unlikely]]
+      return false;
+    copy_spans({spans, found.spans}, from);
+    length -= found.bytes;
+  }
+  return true;
+}
 
 Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
                 uint64_t offset, uint32_t length, uint32_t unit, Spans& spans) {

@@ -43,8 +43,8 @@ class EntryMeter {
 };
 
 // Spans of one segment's payload: enough for the largest packet with the most entries, each of
-// them across a page border.
-inline constexpr size_t kSpans = 80;
+// them across a page border, and for some packets of an indirect key's small pieces.
+inline constexpr size_t kSpans = 256;
 static_assert(kSpans > 2 * KH_MAX_SGE + 2);
 // The largest packet.
 inline constexpr size_t kPacket = 4096;
@@ -80,15 +80,20 @@ struct Scattered {
 Scattered scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
                   uint64_t offset, uint32_t length, uint32_t unit, SpanCursor from);
 
+// Of store(), where entries of an indirect key come many at a time.
+bool store_in_entries(MemoryCursor& to, SpanCursor& from, uint64_t length);
+
 // Stores bytes that come from `from` behind a checked key, all that the cursor has left but at most
 // `length`. False: some of the memory is not there; the cursor says why.
 inline bool store(MemoryCursor& to, SpanCursor& from, uint64_t length) {
+  if (to.indirect()) [[unlikely]]
+    return store_in_entries(to, from, length);
   while (length > 0 && to.left() > 0 && !from.done()) {
-    HostSpan span = to.next(std::min<uint64_t>(length, from.size()));
+    // From many pieces into one.
+    HostSpan span = to.next(length);
     if (!span) [[unlikely]]
       return false;
-    copy_bytes(span.host, from.data(), span.size);
-    from.advance(span.size);
+    copy_spans({&span, 1}, from);
     length -= span.size;
   }
   return true;

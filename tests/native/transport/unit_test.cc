@@ -42,7 +42,8 @@ TEST(Copy, CutsAndJoinsSpansOfAnySize) {
     sources.insert(sources.begin() + 1, HostSpan{from.data(), 0});
     for (size_t at = 0; at < 1000; at += 17)
       targets.push_back({to.data() + at, std::min<size_t>(17, 1000 - at)});
-    EXPECT_EQ(copy_spans(targets, SpanCursor(sources)), 1000u);
+    SpanCursor cursor(sources);
+    EXPECT_EQ(copy_spans(targets, cursor), 1000u);
     EXPECT_EQ(from, to);
   }
 }
