@@ -20,6 +20,10 @@ VARIANTS = {
              # Several sources to a compilation: a third of the time, most of which goes into headers.
              "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
     "bookworm/plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],  # in the other root, a place of its own
+    "fuzz": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
+             "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g1", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1",
+             "-DKEYHOLE_FUZZ=ON", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
+    "tsan": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DKEYHOLE_SANITIZE=thread"],
     "release": ["-DCMAKE_BUILD_TYPE=Release"],
 }
 
@@ -41,8 +45,8 @@ def native_dir(variant):
     return checkout.build_dir() / variant
 
 
-def native(place, variant="plain", tests=True):
-    """Configures and builds one variant of everything in user space, or all but the native tests."""
+def native(place, variant="plain", tests=True, only=()):
+    """Configures and builds one variant of everything in user space, or all but the native tests; or `only` some targets."""
     directory = native_dir(variant)
     log = checkout.log(f"build-{variant}")
     with say.step(f"building device, provider and programs ({variant})"):
@@ -53,8 +57,10 @@ def native(place, variant="plain", tests=True):
                               f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include",
                               "-DCMAKE_REQUIRE_FIND_PACKAGE_GTest=ON", *VARIANTS[variant]],
                              log, f"configuring the {variant} build", append=False)
-        targets = [] if tests else [f"--target={folder}/all" for folder in GUEST_FOLDERS
-                                    if (checkout.TOP / folder / "CMakeLists.txt").exists()]
+        if not only and not tests:
+            only = [f"{folder}/all" for folder in GUEST_FOLDERS
+                    if (checkout.TOP / folder / "CMakeLists.txt").exists()]
+        targets = [f"--target={name}" for name in only]
         place.run_logged(["cmake", "--build", directory, "-j", host.cpus(), *targets],
                          log, f"the {variant} build", append=True, environment=compiler_cache())
 

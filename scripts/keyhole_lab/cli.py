@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from . import bench as benchmarks
-from . import build, checkout, host, kernel, room, root, say, splats, suites, user_space, vm
+from . import build, checkout, fuzz as fuzzers, host, kernel, room, root, say, splats, suites, user_space, vm
 
 NEVER_RAN = 125  # exit status of `lab run` when the VM never got to the command, or ended under it
 MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
@@ -103,6 +103,15 @@ def bench(arguments):
     return benchmarks.run(suites.Context(new_room, prepare), arguments.parts)
 
 
+def fuzz(arguments):
+    """Run a fuzzer (vfio_user, admin, queues) until it is interrupted or finds something; or one input again.
+
+    What it learns is kept in the cache. Without a name, all of them, each for --seconds.
+    """
+    targets = [arguments.target] if arguments.target else []
+    return fuzzers.command_line(new_room, targets, arguments.seconds, arguments.input)
+
+
 def exec_(arguments):
     """Run a command in the lab's root, without a VM: a compiler, gdb, a native test."""
     with new_room([room.Shown(path) for path in arguments.share], root.NAMED[arguments.root]) as place:
@@ -113,7 +122,7 @@ def clean(arguments):
     """Remove what was built from this checkout; with --all, the roots and kernels too."""
     targets = [checkout.build_dir()]
     if arguments.all:
-        targets += [host.cache_dir() / name for name in ("builds", "ccache", "kernels", "roots", "logs")]
+        targets += [host.cache_dir() / name for name in ("builds", "ccache", "corpus", "kernels", "roots", "logs")]
     for target in targets:
         if target.exists():
             with say.step(f"removing {target}"):
@@ -179,6 +188,12 @@ def parser():
     sub = command("bench", bench)
     sub.add_argument("parts", nargs="*", type=one_of(["native", "guest"]), metavar="PART",
                      help="only these: native, guest")
+    sub = command("fuzz", fuzz)
+    sub.add_argument("target", nargs="?", type=one_of(list(fuzzers.TARGETS)), metavar="TARGET",
+                     help="of: " + ", ".join(fuzzers.TARGETS))
+    sub.add_argument("--seconds", type=number(1, 1 << 31, "seconds"), default=fuzzers.FOREVER, metavar="N",
+                     help="after which it ends")
+    sub.add_argument("--input", type=pathlib.Path, metavar="FILE", help="run this one, as a find left it")
     sub = command("exec", exec_)
     sub.add_argument("--root", choices=root.NAMED, default="trixie", help="the lab's own, or Debian 12's")
     sub.add_argument("--share", action="append", default=[], type=pathlib.Path, metavar="DIR",

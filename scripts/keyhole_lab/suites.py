@@ -10,7 +10,7 @@ import functools
 import time
 import xml.etree.ElementTree
 
-from . import build, checkout, kernel, root, say, splats, user_space, vm
+from . import build, checkout, fuzz, kernel, root, say, splats, user_space, vm
 
 
 @dataclasses.dataclass
@@ -71,6 +71,37 @@ def junit(path, title):
     return count
 
 
+def fuzzers(context):
+    """Each fuzzer of tests/fuzz for a while, its corpus first."""
+    with context.new_room(fuzz.shown()) as place:
+        with build.build_lock():
+            fuzz.prepare(place, fuzz.TARGETS)
+        results = fuzz.run(place, fuzz.TARGETS, fuzz.SECONDS)
+    return [Count(f"fuzzer: {r.target}", passed=int(not r.failed), failed=int(r.failed), seconds=r.seconds, note=r.note)
+            for r in results]
+
+
+def threads(context):
+    """The provider's threads under ThreadSanitizer."""
+    target = "provider_threads_test"
+    with context.new_room() as place, build.build_lock():
+        build.native(place, "tsan", only=[target])
+        report = build.native_dir("tsan") / f"{target}.xml"
+        report.unlink(missing_ok=True)
+        status = 0
+        with say.step("threads under ThreadSanitizer"):
+            try:
+                place.run_logged([build.native_dir("tsan") / "tests/native/provider_threads" / target,
+                                  f"--gtest_output=xml:{report}"], checkout.log("tsan"), "the tests of threads",
+                                 environment={"TSAN_OPTIONS": "halt_on_error=0:second_deadlock_stack=1"}, timeout=600)
+            except say.LabError as error:
+                say.note(str(error))
+                status = 1
+    count = junit(report, "threads, TSan")
+    count.failed = count.failed or status
+    return [count]
+
+
 def module(context):
     """The module's build: no warning at W=1, nothing from sparse."""
     with context.new_room() as place, build.build_lock():
@@ -127,13 +158,15 @@ def log_is_clean(result, chosen, title):
 
 # What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name,
 # as are those that run everything on a kernel that is usually tested in brief.
-USUAL = ("native", "asan", "module", "stock", "debug", *kernel.SUITES)
+USUAL = ("native", "asan", "tsan", "fuzz", "module", "stock", "debug", *kernel.SUITES)
 
 
 def all_suites(context):
     return {
         "native": lambda: native(context, "plain", "native tests"),
         "asan": lambda: native(context, "asan", "native tests, ASan+UBSan"),
+        "tsan": lambda: threads(context),
+        "fuzz": lambda: fuzzers(context),
         "module": lambda: module(context),
         "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",

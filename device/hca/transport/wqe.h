@@ -95,7 +95,7 @@ struct Wqe {
 };
 
 struct WqeLimits {
-  uint8_t type;  // enum kh_qp_type
+  kh_qp_type type;
   uint8_t max_sge;
   uint32_t ud_mtu;  // largest UD message
 };

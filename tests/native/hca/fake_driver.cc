@@ -19,11 +19,21 @@ constexpr uint8_t admin_log = KH_ADMIN_MAX_LOG;
 
 uint8_t new_phase(uint32_t index, uint8_t log_size) { return ((index >> log_size) & 1) ^ 1; }
 
+// The phase is the last byte of an entry, and the device stores it with the seven before it: it is
+// read as it is written, in one word.
+template <typename Entry>
+bool is_new(const Entry& entry, uint32_t index, uint8_t log_size) {
+  static_assert(offsetof(Entry, phase) == sizeof(Entry) - 1);
+  const auto* end = reinterpret_cast<const std::byte*>(&entry + 1);
+  const uint64_t word = load_acquire<uint64_t>(end - sizeof(word));
+  return (word >> 56 & 1) == new_phase(index, log_size);
+}
+
 }  // namespace
 
 bool TestCq::poll(kh_cqe& to) {
   kh_cqe* cqe = &ring[ci & ((1u << log_size) - 1)];
-  if ((load_acquire<uint8_t>(&cqe->phase) & 1) != new_phase(ci, log_size)) return false;
+  if (!is_new(*cqe, ci, log_size)) return false;
   to = *cqe;
   ++ci;
   store_release(&db->ci, ci);
@@ -38,7 +48,7 @@ void TestCq::arm(uint32_t type) {
 
 bool TestEq::poll(kh_eqe& to) {
   kh_eqe* eqe = &ring[ci & ((1u << log_size) - 1)];
-  if ((load_acquire<uint8_t>(&eqe->phase) & 1) != new_phase(ci, log_size)) return false;
+  if (!is_new(*eqe, ci, log_size)) return false;
   to = *eqe;
   ++ci;
   store_release(&db->ci, ci);
@@ -149,6 +159,7 @@ kh_admin_cmd FakeDriver::make(kh_admin_op opcode, uint32_t handle, uint64_t out_
 }
 
 kh_admin_cqe FakeDriver::command(const kh_admin_cmd& command) {
+  if (before) before(command);
   kh_admin_cmd* slot = &admin_sq_[admin_pi_ & ((1u << admin_log) - 1)];
   *slot = command;
   slot->hdr.tag = ++tag_;
@@ -157,12 +168,13 @@ kh_admin_cqe FakeDriver::command(const kh_admin_cmd& command) {
   ring(0, KH_DB_SLOT_ADMIN);
   run_();
   kh_admin_cqe* cqe = &admin_cq_[admin_ci_ & ((1u << admin_log) - 1)];
-  if ((load_acquire<uint8_t>(&cqe->phase) & 1) != new_phase(admin_ci_, admin_log))
+  if (!is_new(*cqe, admin_ci_, admin_log))
     throw std::runtime_error(fmt::format("no completion of {}", admin_op_name(command.hdr.opcode)));
   kh_admin_cqe copy = *cqe;
   ++admin_ci_;
   store_release(&admin_db_->ci, admin_ci_);
   if (copy.tag != tag_) throw std::runtime_error("a completion with another command's tag");
+  if (after) after(command, copy);
   return copy;
 }
 

@@ -16,10 +16,18 @@ namespace keyhole::test {
 
 namespace {
 
+// Between two pages that nobody may touch.
 std::byte* anonymous(size_t size) {
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, size + 2 * KH_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  return static_cast<std::byte*>(memory);
+  std::byte* usable = static_cast<std::byte*>(memory) + KH_PAGE_SIZE;
+  if (mprotect(usable, size, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+  return usable;
+}
+
+void drop(std::byte* memory, size_t size) {
+  munmap(memory - KH_PAGE_SIZE, size + 2 * KH_PAGE_SIZE);
 }
 
 size_t round_up(size_t size) { return (size + KH_PAGE_SIZE - 1) & ~size_t{KH_PAGE_SIZE - 1}; }
@@ -46,9 +54,9 @@ FakeHost::FakeHost(Options options) : options_(options) {
 }
 
 FakeHost::~FakeHost() {
-  munmap(arena_, options_.memory);
-  munmap(doorbells_.data(), doorbells_.size());
-  munmap(status_.data(), status_.size());
+  drop(arena_, options_.memory);
+  drop(doorbells_.data(), doorbells_.size());
+  drop(status_.data(), status_.size());
 }
 
 Host FakeHost::host() {
@@ -124,23 +132,34 @@ kh_pages FakeHost::pages(const void* memory, size_t size, int levels) {
   return pages;
 }
 
+void FakeHost::protect(size_t page, int protection) {
+  if (!options_.guarded) return;
+  if (mprotect(arena_ + page * KH_PAGE_SIZE, KH_PAGE_SIZE, protection) != 0) throw std::bad_alloc();
+}
+
 void FakeHost::unmap(const void* memory, size_t size) {
-  for (size_t at = 0; at < size; at += KH_PAGE_SIZE)
-    unmapped_.insert(page_of(static_cast<const std::byte*>(memory) + at));
+  for (size_t at = 0; at < size; at += KH_PAGE_SIZE) {
+    size_t page = page_of(static_cast<const std::byte*>(memory) + at);
+    unmapped_.insert(page);
+    protect(page, PROT_NONE);
+  }
   changed();
 }
 
 void FakeHost::map(const void* memory, size_t size) {
   for (size_t at = 0; at < size; at += KH_PAGE_SIZE) {
-    unmapped_.erase(page_of(static_cast<const std::byte*>(memory) + at));
-    protected_.erase(page_of(static_cast<const std::byte*>(memory) + at));
+    size_t page = page_of(static_cast<const std::byte*>(memory) + at);
+    if (unmapped_.erase(page) + protected_.erase(page) > 0) protect(page, PROT_READ | PROT_WRITE);
   }
   changed();
 }
 
 void FakeHost::write_protect(const void* memory, size_t size) {
-  for (size_t at = 0; at < size; at += KH_PAGE_SIZE)
-    protected_.insert(page_of(static_cast<const std::byte*>(memory) + at));
+  for (size_t at = 0; at < size; at += KH_PAGE_SIZE) {
+    size_t page = page_of(static_cast<const std::byte*>(memory) + at);
+    protected_.insert(page);
+    if (!unmapped_.contains(page)) protect(page, PROT_READ);
+  }
   changed();
 }
 

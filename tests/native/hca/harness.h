@@ -33,6 +33,9 @@ class FakeHost final : public GuestMemory, public Interrupts, public Clock {
     bool scattered = false;    // each page at an IOVA of its own, none beside its neighbour
     uint32_t contexts = 16;
     bool real_clock = false;
+    // What is unmapped or write protected is so for this process too: whoever touches it dies. The
+    // memory that the HCA is given lies between pages that nobody may touch, in any case.
+    bool guarded = false;
     uint64_t iova_base = uint64_t{1} << 32;
   };
   explicit FakeHost(Options options);
@@ -74,6 +77,7 @@ class FakeHost final : public GuestMemory, public Interrupts, public Clock {
 
  private:
   size_t page_of(const void* memory) const;
+  void protect(size_t page, int protection);
   bool whole() const { return !options_.scattered && unmapped_.empty() && protected_.empty(); }
 
   Options options_;
@@ -197,6 +201,9 @@ class FakeDriver {
   void disable();
 
   kh_admin_cqe command(const kh_admin_cmd& command);
+  // For who keeps a book of all commands: called before the device sees one, and after its answer.
+  std::function<void(const kh_admin_cmd&)> before;
+  std::function<void(const kh_admin_cmd&, const kh_admin_cqe&)> after;
   static kh_admin_cmd make(kh_admin_op opcode, uint32_t handle = 0, uint64_t out_addr = 0);
   // As command(), but the status must be `OK`.
   kh_admin_cqe must(const kh_admin_cmd& command);
