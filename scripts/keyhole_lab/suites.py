@@ -9,7 +9,23 @@ import dataclasses
 import time
 import xml.etree.ElementTree
 
-from . import build, checkout, kernel, root, say, splats, vm
+from . import build, checkout, coverage, kernel, root, say, splats, vm
+
+
+@dataclasses.dataclass(frozen=True)
+class Tier:
+    """How much of what has no end of its own. Every count is here, and reaches the guest as KEYHOLE_<NAME>."""
+    kills: int          # of processes at random moments
+    cycles: int         # of making and unmaking every object
+    fuzz_seconds: int   # for each fuzzer and each random driver
+
+    def settings(self):
+        return {f"KEYHOLE_{name.upper()}": value for name, value in dataclasses.asdict(self).items()}
+
+
+USUAL_TIER = Tier(kills=20, cycles=50, fuzz_seconds=60)
+IN_BRIEF = Tier(kills=5, cycles=5, fuzz_seconds=20)     # on kernels other than Debian's own
+LONG_TIER = Tier(kills=200, cycles=1000, fuzz_seconds=600)
 
 
 @dataclasses.dataclass
@@ -26,6 +42,7 @@ class Count:
 class Context:
     new_room: object      # makes a room
     prepare: object       # builds and installs what a VM needs into a room
+    long: bool = False    # LONG_TIER instead of the usual one
     counts: list = dataclasses.field(default_factory=list)
 
 
@@ -77,10 +94,12 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-def guest(context, chosen, script, title, timeout, memory):
+def guest(context, chosen, script, title, timeout, memory, tier=IN_BRIEF):
     """A script of tests/vm, with its arguments, in a VM; its parts leave their counts behind."""
     program, *arguments = script.split()
-    machine = vm.Machine(chosen, memory=memory)
+    tier = LONG_TIER if context.long else tier
+    timeout = timeout * 3 if context.long else timeout
+    machine = vm.Machine(chosen, memory=memory, settings=tier.settings())
     with context.new_room(chosen.shown) as place:
         context.prepare(place, machine)
         with say.step(f"{title}: a VM with {chosen.title}"):
@@ -108,8 +127,23 @@ def log_is_clean(result, chosen, title):
                  note=found[0][:60] if found else "")
 
 
-# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name.
+def module_coverage(context):
+    """The lines of the module that ran in the boots so far, against the target."""
+    chosen = kernel.debug(root.ensure(), context.new_room)
+    with context.new_room(chosen.shown) as place:
+        summary = coverage.merge(place, build.module_dir(chosen))
+    percent = summary["line_percent"]
+    say.note(f"the module's code: {summary['line_covered']} of {summary['line_total']} lines reached on the debug kernel "
+             f"({percent} %; `lab coverage` lists the others)")
+    reached = percent >= coverage.TARGET
+    return Count("debug kernel: coverage", passed=int(reached), failed=int(not reached),
+                 note=f"{percent} % of the module's lines, wanted {coverage.TARGET} %")
+
+
+# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name,
+# or with --long, when everything runs that there is.
 USUAL = ("native", "asan", "module", "stock", "debug")
+LONG = ("native", "asan", "module", "stock", "debug-all")
 
 
 def all_suites(context):
@@ -117,7 +151,8 @@ def all_suites(context):
         "native": lambda: native(context, "plain", "native tests"),
         "asan": lambda: native(context, "asan", "native tests, ASan+UBSan"),
         "module": lambda: module(context),
-        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536),
+        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536,
+                               USUAL_TIER),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",
                                "debug kernel", 1800, 2048),
         "debug-all": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py --all",
@@ -128,7 +163,8 @@ def all_suites(context):
 def run(context, chosen):
     """Runs the chosen suites (the usual ones where none is), prints the table, returns the exit status."""
     suites = all_suites(context)
-    for name in chosen or USUAL:
+    coverage.forget()
+    for name in chosen or (LONG if context.long else USUAL):
         start = time.monotonic()
         try:
             counts = suites[name]()
@@ -138,6 +174,12 @@ def run(context, chosen):
         if not any(c.seconds for c in counts):
             counts[0].seconds = time.monotonic() - start
         context.counts += counts
+    if coverage.boots():
+        try:
+            context.counts.append(module_coverage(context))
+        except say.LabError as error:
+            say.note(str(error))
+            context.counts.append(Count("debug kernel: coverage", failed=1, note=error.summary()))
     return summary(context.counts)
 
 
