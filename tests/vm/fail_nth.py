@@ -4,40 +4,20 @@
 
   fail_nth.py [--all] [ROW ...]
 
-The program fail_nth walks; here the kernel's fault injection is set up, and counted what is left. Pages fail too, of
-any order, also where the kernel would rather wait. Without --all only those allocations fail below which the
+The program fail_nth walks; here it is counted what is left. Without --all only those allocations fail below which the
 driver is on the stack, which are a few of each verb's; with it all of them. ROW is part of a row's name.
 """
 
 import os
-import pathlib
-import re
 import subprocess
 import sys
 
+import faults
 import guest
 
 PROGRAM = guest.BUILD / "plain/tests/vm/fail_nth"
-DEBUG = pathlib.Path("/sys/kernel/debug")
 # What is cheap is walked in whole. Binding the driver takes a second or two, and most of its failures are the core's.
 STEPS = {"bind": 7, "unbind": 5}
-ADDRESS = re.compile(r"^([0-9a-f]+) [tT] .*\[keyhole\]$", re.M)
-
-
-def driver_text():
-    """The addresses of the driver's code."""
-    found = [int(a, 16) for a in ADDRESS.findall(pathlib.Path("/proc/kallsyms").read_text())]
-    assert found and min(found), "the driver's code is in /proc/kallsyms"
-    return min(found), max(found) + 4096
-
-
-def set_up(everywhere):
-    start, end = (0, 2 ** 64 - 1) if everywhere else driver_text()
-    for name, values in {"failslab": {"ignore-gfp-wait": "N"},
-                         "fail_page_alloc": {"ignore-gfp-wait": "N", "ignore-gfp-highmem": "N", "min-order": "0"}}.items():
-        values |= {"probability": "0", "verbose": "0", "require-start": hex(start), "require-end": hex(end)}
-        for file, value in values.items():
-            (DEBUG / name / file).write_text(value)
 
 
 def walk(arguments, everywhere, rows):
@@ -70,7 +50,7 @@ def main():
     everywhere, rows = "--all" in sys.argv[1:], [a for a in sys.argv[1:] if a != "--all"]
     one = guest.adapters(wanted=2)[0]
     pci = os.path.basename(os.path.realpath(f"/sys/class/infiniband/{one.device}/device"))
-    set_up(everywhere)
+    faults.set_up(everywhere)
     on = [one.device, str(one.gid_index)]
     counts = [walk([*on, "verbs"], everywhere, rows), walk([*on, "driver", pci, one.netdev], everywhere, rows)]
     right, wrong = map(sum, zip(*counts))
