@@ -88,27 +88,21 @@ Walk walk(const guest::Verb& verb, int step, bool again, Injection& injection) {
   }
 }
 
-void write_to(const std::string& path, const std::string& text) {
+// 0, or the errno.
+int write_to(const std::string& path, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) die(path);
-  const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
+  if (fd < 0) return errno;
+  const int error = write(fd, text.data(), text.size()) < 0 ? errno : 0;
   close(fd);
-  errno = written ? 0 : error;
+  return error;
 }
 
 // The driver's own life, and what an administrator does to its network device.
 std::vector<guest::Verb> driver_rows(const std::string& address, const std::string& netdev) {
   const std::string driver = "/sys/bus/pci/drivers/keyhole/";
   const auto is_bound = [driver, address] { return access((driver + address).c_str(), F_OK) == 0; };
-  const auto unbind = [=] {
-    if (is_bound()) write_to(driver + "unbind", address);
-    return errno;
-  };
-  const auto bind = [=] {
-    write_to(driver + "bind", address);
-    return errno;
-  };
+  const auto unbind = [=] { return is_bound() ? write_to(driver + "unbind", address) : 0; };
+  const auto bind = [=] { return write_to(driver + "bind", address); };
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const auto request = [fd, netdev](unsigned long what, auto set) {
     ifreq interface{};
@@ -127,7 +121,7 @@ std::vector<guest::Verb> driver_rows(const std::string& address, const std::stri
        [=] { need_zero(flags(IFF_UP), "up"); }},
       {"MTU", [=] { need_zero(mtu(1500), "MTU of 1500"); }, [=] { return mtu(9000); },
        [=] { need_zero(mtu(1500), "MTU of 1500"); }},
-      {"bind", [=] { errno = 0, need_zero(unbind(), "unbind"); }, bind, nothing},
+      {"bind", [=] { need_zero(unbind(), "unbind"); }, bind, nothing},
       {"unbind", nothing, unbind, [=] { need_zero(bind(), "bind"); }},
   };
 }

@@ -9,21 +9,30 @@ import pathlib
 import re
 
 DEBUG = pathlib.Path("/sys/kernel/debug")
-ADDRESS = re.compile(r"^([0-9a-f]+) [tT] .*\[keyhole\]$", re.M)
+SYMBOL = re.compile(r"^([0-9a-f]+) [tT] (\S+)(\s+\[keyhole\])?$", re.M)
+# DMA debugging switches itself off for good when it gets no memory.
+SPARED = "add_dma_entry"
 
 
-def driver_text():
-    """The addresses of the driver's code."""
-    found = [int(a, 16) for a in ADDRESS.findall(pathlib.Path("/proc/kallsyms").read_text())]
-    assert found and min(found), "the driver's code is in /proc/kallsyms"
-    return min(found), max(found) + 4096
+def code():
+    """The addresses of the driver's code, and of the function that is spared."""
+    kernel, driver, spared = [], [], None
+    for address, name, module in SYMBOL.findall(pathlib.Path("/proc/kallsyms").read_text()):
+        address = int(address, 16)
+        (driver if module else kernel).append(address)
+        if name == SPARED and not module:
+            spared = address
+    assert spared, f"{SPARED} is in /proc/kallsyms, with its address"
+    return driver, (spared, min(address for address in kernel if address > spared))
 
 
 def set_up(everywhere=True):
     """All allocations count, or those only below which the driver is on the stack."""
-    start, end = (0, 2 ** 64 - 1) if everywhere else driver_text()
+    driver, spared = code()
+    start, end = (0, 2 ** 64 - 1) if everywhere else (min(driver), max(driver) + 4096)
     for name, values in {"failslab": {"ignore-gfp-wait": "N"},
                          "fail_page_alloc": {"ignore-gfp-wait": "N", "ignore-gfp-highmem": "N", "min-order": "0"}}.items():
-        values |= {"probability": "0", "verbose": "0", "require-start": hex(start), "require-end": hex(end)}
+        values |= {"probability": "0", "verbose": "0", "require-start": hex(start), "require-end": hex(end),
+                   "reject-start": hex(spared[0]), "reject-end": hex(spared[1])}
         for file, value in values.items():
             (DEBUG / name / file).write_text(value)
