@@ -182,6 +182,7 @@ static void a_pinned_queue_names_the_pages_that_the_process_sees(struct kunit *t
 	struct world *w = test->priv;
 	u64 locked = atomic64_read(&current->mm->pinned_vm);
 	struct kh_uqueue uq;
+	__le64 *list;
 	u32 i, n = 7;
 
 	for (i = 0; i < n; i++)
@@ -193,12 +194,13 @@ static void a_pinned_queue_names_the_pages_that_the_process_sees(struct kunit *t
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(uq.list.desc.npages), n);
 	KUNIT_EXPECT_EQ(test, uq.list.desc.page_shift, KH_PAGE_SHIFT);
 	KUNIT_EXPECT_EQ(test, atomic64_read(&current->mm->pinned_vm), locked + n);
+	list = phys_to_virt(le64_to_cpu(uq.list.desc.addr));
 	for (i = 0; i < n; i++) {
 		u64 page = le64_to_cpu(uq.list.desc.addr) + i * PAGE_SIZE;
 
 		/* What is DMA-able here is mapped one to one. */
 		if (uq.list.desc.levels)
-			page = le64_to_cpu(((__le64 *)phys_to_virt(le64_to_cpu(uq.list.desc.addr)))[i]);
+			page = le64_to_cpu(list[i]);
 		KUNIT_EXPECT_EQ(test, *(u32 *)phys_to_virt(page), 0x1000 + i);
 	}
 	kh_uqueue_done(&w->fake.dev, &uq);
