@@ -235,7 +235,11 @@ static void a_datagram_carries_its_address(struct kunit *test)
 
 static void requests_that_a_qp_cannot_have_are_refused(struct kunit *test)
 {
-	static const struct { enum ib_qp_type type; enum ib_wr_opcode op; int sges, flags; } rows[] = {
+	static const struct {
+		enum ib_qp_type type;
+		enum ib_wr_opcode op;
+		int sges, flags;
+	} rows[] = {
 		{ IB_QPT_UC, IB_WR_RDMA_READ }, { IB_QPT_UC, IB_WR_SEND_WITH_INV },
 		{ IB_QPT_UC, IB_WR_ATOMIC_CMP_AND_SWP }, { IB_QPT_UC, IB_WR_ATOMIC_FETCH_AND_ADD },
 		{ IB_QPT_UD, IB_WR_RDMA_WRITE }, { IB_QPT_UD, IB_WR_REG_MR },
@@ -296,7 +300,8 @@ static void inline_data_is_gathered(struct kunit *test)
 	static u8 bytes[65] = "one after the other, as if they were one";
 	struct kh_qp *qp = new_qp(test, IB_QPT_RC);
 	struct ib_sge parts[] = {
-		{ (uintptr_t)bytes, 10 }, { (uintptr_t)bytes + 10, 0 }, { (uintptr_t)bytes + 10, 30 },
+		{ (uintptr_t)bytes, 10 }, { (uintptr_t)bytes + 10, 0 },
+		{ (uintptr_t)bytes + 10, 30 },
 	};
 	struct ib_send_wr wr = {
 		.opcode = IB_WR_SEND, .sg_list = parts, .num_sge = 3,
@@ -542,17 +547,18 @@ static void a_qp_that_goes_takes_its_completions_along(struct kunit *test)
 
 static void arming_says_what_was_missed(struct kunit *test)
 {
+	const enum ib_cq_notify_flags next = IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS;
 	struct world *w = test->priv;
 	struct kh_qp *qp = new_qp(test, IB_QPT_RC);
 	struct ib_cq *cq = &w->cq.ibcq;
 
-	KUNIT_EXPECT_EQ(test, kh_req_notify_cq(cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS), 0);
+	KUNIT_EXPECT_EQ(test, kh_req_notify_cq(cq, next), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->cq.db->arm), 1 << KH_ARM_SN_SHIFT | KH_ARM_NEXT);
 	KUNIT_EXPECT_EQ(test, kh_req_notify_cq(cq, IB_CQ_SOLICITED), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->cq.db->arm), 2 << KH_ARM_SN_SHIFT | KH_ARM_SOLICITED);
 	qp->sq_pi = 1;
 	complete_one(w, (struct kh_cqe) { .sq_index = cpu_to_le32(1) });
-	KUNIT_EXPECT_EQ(test, kh_req_notify_cq(cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS), 1);
+	KUNIT_EXPECT_EQ(test, kh_req_notify_cq(cq, next), 1);
 	KUNIT_EXPECT_EQ(test, kh_req_notify_cq(cq, IB_CQ_NEXT_COMP), 0);
 }
 
@@ -662,13 +668,14 @@ static void a_region_is_filled_by_a_request(struct kunit *test)
 static void a_region_has_no_more_pages_than_it_was_made_for(struct kunit *test)
 {
 	struct world *w = test->priv;
+	struct ib_pd *pd = &w->pd.ibpd;
 	struct scatterlist sg[3];
 	struct ib_mr *mr;
 	int i;
 
-	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(&w->pd.ibpd, IB_MR_TYPE_SG_GAPS, 3)), -EOPNOTSUPP);
-	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(&w->pd.ibpd, IB_MR_TYPE_MEM_REG, 0)), -EINVAL);
-	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(&w->pd.ibpd, IB_MR_TYPE_MEM_REG, 601)), -EINVAL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(pd, IB_MR_TYPE_SG_GAPS, 3)), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(pd, IB_MR_TYPE_MEM_REG, 0)), -EINVAL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(pd, IB_MR_TYPE_MEM_REG, 601)), -EINVAL);
 	mr = kh_alloc_mr(&w->pd.ibpd, IB_MR_TYPE_MEM_REG, 2);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
 	mr->device = &w->fake.dev.ibdev;
@@ -685,20 +692,21 @@ static void a_region_has_no_more_pages_than_it_was_made_for(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kh_map_mr_sg(mr, sg, 3, NULL), 2);
 	KUNIT_EXPECT_EQ(test, kh_dereg_mr(mr, NULL), 0);
 	w->fake.dev.attr.caps = 0;
-	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(&w->pd.ibpd, IB_MR_TYPE_MEM_REG, 3)), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(pd, IB_MR_TYPE_MEM_REG, 3)), -EOPNOTSUPP);
 }
 
 /* 600 pages: an object, an array of lists, and the lists. */
 static void a_region_that_cannot_be_whole_is_none(struct kunit *test)
 {
 	struct world *w = test->priv;
+	struct ib_pd *pd = &w->pd.ibpd;
 	bool injected;
 	struct ib_mr *mr;
 	int n;
 
 	for (n = 1; n < 200; n++) {
 		mr = WITH_FAILING_ALLOCATION(n, injected,
-					     kh_alloc_mr(&w->pd.ibpd, IB_MR_TYPE_MEM_REG, 600));
+					     kh_alloc_mr(pd, IB_MR_TYPE_MEM_REG, 600));
 		if (!injected)
 			break;
 		if (IS_ERR(mr)) {
@@ -718,8 +726,8 @@ static void a_region_that_cannot_be_whole_is_none(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kh_dereg_mr(mr, NULL), 0);
 
 	w->fake.status = KH_ST_NOMEM;
-	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(&w->pd.ibpd, IB_MR_TYPE_MEM_REG, 600)), -ENOMEM);
-	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_get_dma_mr(&w->pd.ibpd, 0)), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_alloc_mr(pd, IB_MR_TYPE_MEM_REG, 600)), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_get_dma_mr(pd, 0)), -ENOMEM);
 }
 
 static void queues_of_the_kernel_have_their_bounds(struct kunit *test)

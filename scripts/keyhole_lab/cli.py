@@ -183,9 +183,8 @@ def parser():
     sub.add_argument("suites", nargs="*", type=one_of(list(suites.all_suites(None))), metavar="SUITE",
                      help="only these, of: " + ", ".join(suites.all_suites(None))
                           + f" (without any: {', '.join(suites.USUAL)})")
-    sub.add_argument("--long", action="store_true", help="all counts as for a release: "
-                     f"{suites.LONG_TIER.kills} kills, {suites.LONG_TIER.cycles} cycles, {suites.LONG_TIER.fuzz_seconds} s a fuzzer; "
-                     f"without suites: {', '.join(suites.LONG)}")
+    sub.add_argument("--long", action="store_true", help="ten times as much of what has no end of its own; "
+                     f"without suites: {', '.join(suites.EVERYTHING)}")
     command("coverage", show_coverage)
     sub = command("bench", bench)
     sub.add_argument("parts", nargs="*", type=one_of(["native", "guest"]), metavar="PART",
