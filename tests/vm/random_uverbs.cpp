@@ -84,7 +84,9 @@ class Process {
   }
 
   void anything() {
-    // Deep calls need what the shallow ones make, so making comes more often than unmaking.
+    hostile_ = one_in(2);
+    // Deep calls need what the shallow ones make: of those first, and making comes more often than unmaking.
+    if (started_++ < 8) return started_ % 2 ? alloc_pd() : create_cq();
     switch (pick(24)) {
       case 0: return alloc_pd();
       case 1: case 2: return create_cq();
@@ -130,7 +132,12 @@ class Process {
                                0xfffff000, 1ull << 32, 1ull << 63, ~0ull, random_(), random_() & 0xff};
     return values[pick(std::size(values))];
   }
-  uint32_t handle(Kind kind) { return d_.handles[kind][pick(kSlots)]; }
+  // One that was given, most often.
+  uint32_t handle(Kind kind) {
+    uint32_t handle = ~0u;
+    for (int tries = 0; tries < 20 && handle == ~0u; ++tries) handle = d_.handles[kind][pick(kSlots)];
+    return handle;
+  }
   void remember(Kind kind, uint32_t handle) {
     ++made[kind];
     d_.handles[kind][pick(kSlots)] = handle;
@@ -183,7 +190,7 @@ class Process {
 
   // 0 or the errno; what the kernel wrote into the attributes is in them.
   int call() {
-    const bool spoilt = one_in(2);
+    const bool spoilt = hostile_ && !one_in(4);
     for (uint32_t n = spoilt ? 1 + pick(2) : 0; n; --n) spoil();
     const size_t bytes = sizeof(ib_uverbs_ioctl_hdr) + attributes_.size() * sizeof(ib_uverbs_attr);
     alignas(8) uint8_t buffer[sizeof(ib_uverbs_ioctl_hdr) + 32 * sizeof(ib_uverbs_attr)] = {};
@@ -219,13 +226,13 @@ class Process {
     size_t core_bytes = sizeof(core), driver_bytes = std::is_same_v<Driver, None> ? 0 : sizeof(driver);
     std::memcpy(bytes, &core, core_bytes);
     if (driver_bytes) std::memcpy(bytes + core_bytes, &driver, driver_bytes);
-    if (one_in(3)) {  // a field of it
+    if (hostile_ && one_in(2)) {  // a field of it
       const size_t at = pick(static_cast<uint32_t>(core_bytes + driver_bytes)) & ~3u;
       const uint64_t value = one_in(3) ? nowhere() : wild();
       std::memcpy(bytes + at, &value, one_in(2) ? 4 : one_in(2) ? 8 : 1);
     }
-    if (one_in(12)) driver_bytes = pick(64) & ~3u;
-    if (one_in(40)) number = pick(64) | (one_in(4) ? IB_USER_VERBS_CMD_FLAG_EXTENDED : 0);
+    if (hostile_ && one_in(6)) driver_bytes = pick(64) & ~3u;
+    if (hostile_ && one_in(20)) number = pick(64) | (one_in(4) ? IB_USER_VERBS_CMD_FLAG_EXTENDED : 0);
     if (one_in(2)) return write_command(number, bytes, core_bytes, driver_bytes, answer, response);
 
     begin(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
@@ -263,12 +270,12 @@ class Process {
     std::memcpy(buffer + at, bytes, core_bytes + driver_bytes);
     // The first field says where the answer goes, of those commands that have one.
     if (!extended && number != IB_USER_VERBS_CMD_MODIFY_QP && number != IB_USER_VERBS_CMD_MODIFY_SRQ &&
-        number != IB_USER_VERBS_CMD_ATTACH_MCAST && number != IB_USER_VERBS_CMD_DETACH_MCAST && !one_in(20))
+        number != IB_USER_VERBS_CMD_ATTACH_MCAST && number != IB_USER_VERBS_CMD_DETACH_MCAST && !(hostile_ && one_in(10)))
       std::memcpy(buffer + at, &to, 8);
     size_t length = at + core_bytes + driver_bytes;
-    if (one_in(30)) length = pick(sizeof(buffer));
-    if (one_in(30)) header->in_words = static_cast<uint16_t>(wild());
-    if (one_in(30)) header->out_words = static_cast<uint16_t>(wild());
+    if (hostile_ && one_in(15)) length = pick(sizeof(buffer));
+    if (hostile_ && one_in(15)) header->in_words = static_cast<uint16_t>(wild());
+    if (hostile_ && one_in(15)) header->out_words = static_cast<uint16_t>(wild());
     const int error = write(d_.fd, buffer, length) < 0 ? errno : 0;
     ++calls;
     succeeded += error == 0;
@@ -648,6 +655,8 @@ class Process {
   uint8_t* arena_;
   uint16_t object_ = 0, method_ = 0;
   std::vector<ib_uverbs_attr> attributes_;
+  bool hostile_ = false;  // this call may be spoilt
+  int started_ = 0;
 
  public:
   struct Mapping {
