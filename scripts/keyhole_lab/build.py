@@ -99,12 +99,13 @@ def module(place, kernel, warnings=False, sparse=False):
             source = checkout.TOP / name
             if source.is_dir():
                 # Only what changed, by time and size, so that make has little to do; and what is gone, goes.
-                place.run_logged(["rsync", "-a", "--delete", "--exclude=*.o", "--exclude=*.ko", "--exclude=.*.cmd",
+                place.run_logged(["rsync", "-a", "--delete", "--exclude=*.o", "--exclude=*.gcno", "--exclude=*.ko", "--exclude=.*.cmd",
                                   "--exclude=*.mod", "--exclude=*.mod.c", f"{source}/", f"{directory}/{name}/"],
                                  log, "copying the module's sources")
             else:
                 shutil.copy2(source, directory / name)
-        options = [*(["W=1"] if warnings else []), *(["C=2", "CHECK=sparse"] if sparse else [])]
+        options = [*(["W=1"] if warnings else []), *(["C=2", "CHECK=sparse"] if sparse else []),
+                   *(["KEYHOLE_GCOV=1"] if kernel.name == "debug" and not checks else [])]
         place.run_logged(["make", "-j", host.cpus(), "-C", kernel.build, f"M={directory}", *options, "modules"],
                          log, f"building keyhole.ko for {kernel.title}", append=True)
         if checks:

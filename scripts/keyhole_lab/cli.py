@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from . import bench as benchmarks
-from . import build, checkout, fuzz as fuzzers, host, kernel, room, root, say, splats, suites, user_space, vm
+from . import build, checkout, coverage, fuzz as fuzzers, host, kernel, room, root, say, splats, suites, user_space, vm
 
 NEVER_RAN = 125  # exit status of `lab run` when the VM never got to the command, or ended under it
 MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
@@ -95,7 +95,16 @@ def shell(arguments):
 
 def test(arguments):
     """Run the tests: native ones, the module's build, those in a VM on the stock and on the debug kernel."""
-    return suites.run(suites.Context(new_room, prepare), arguments.suites)
+    return suites.run(suites.Context(new_room, prepare, arguments.long), arguments.suites)
+
+
+def show_coverage(arguments):
+    """List the lines of the module that the last `lab test` did not reach on the debug kernel."""
+    if not coverage.merged().exists():
+        raise say.LabError("there is no coverage yet: `lab test debug` measures it")
+    chosen = chosen_kernel("debug")
+    with new_room(chosen.shown) as place:
+        return coverage.show(place, build.module_dir(chosen))
 
 
 def bench(arguments):
@@ -185,6 +194,9 @@ def parser():
     sub.add_argument("suites", nargs="*", type=one_of(list(suites.all_suites(None))), metavar="SUITE",
                      help="only these, of: " + ", ".join(suites.all_suites(None))
                           + f" (without any: {', '.join(suites.USUAL)})")
+    sub.add_argument("--long", action="store_true", help="ten times as much of what has no end of its own; "
+                     f"without suites: {', '.join(suites.EVERYTHING)}")
+    command("coverage", show_coverage)
     sub = command("bench", bench)
     sub.add_argument("parts", nargs="*", type=one_of(["native", "guest"]), metavar="PART",
                      help="only these: native, guest")

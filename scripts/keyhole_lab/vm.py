@@ -19,7 +19,7 @@ import sys
 import termios
 import time
 
-from . import checkout, requests, say
+from . import checkout, coverage, requests, say
 from .room import PRIVATE
 
 GUEST = pathlib.Path(__file__).parent / "guest"
@@ -36,6 +36,7 @@ class Machine:
     memory: int = 1536     # MiB
     cpus: int = 2          # never fewer: see the note on fences in Documentation/hardware.md
     kopts: tuple = ()
+    settings: dict = dataclasses.field(default_factory=dict)   # more of the guest's environment
 
 
 @dataclasses.dataclass
@@ -149,7 +150,7 @@ class Session:
     def write_settings(self):
         values = {"KEYHOLE_KERNEL": self.machine.kernel.name, "KEYHOLE_HCA": self.machine.hca,
                   "KEYHOLE_HCAS": self.machine.hcas if self.machine.hca != "none" else 0,
-                  "KEYHOLE_TOP": checkout.TOP, "KEYHOLE_BUILD": self.builds}
+                  "KEYHOLE_TOP": checkout.TOP, "KEYHOLE_BUILD": self.builds, **self.machine.settings}
         # rdma-core's udev rule would name the devices after their PCI slots; the driver's names say more.
         rules = self.user_space.layer / "etc/udev/rules.d"
         rules.mkdir(parents=True, exist_ok=True)
@@ -224,6 +225,8 @@ class Session:
         dmesg = self.place.directory / "dmesg"
         text = dmesg.read_text(errors="replace") if dmesg.exists() else ""
         suites = [json.loads(path.read_text()) for path in sorted(self.place.directory.glob("results-*.json"))]
+        if self.name.startswith("test-"):
+            coverage.keep(self.place.directory / "gcov", self.name)
         for path in self.place.directory.glob("*.log"):
             keep(path, checkout.log(f"{self.name}-{path.stem}"))
         return Result(status, self.console_log, self.keyholed_log, text, timed_out, suites)
