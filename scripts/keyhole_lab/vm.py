@@ -25,6 +25,8 @@ from .room import PRIVATE
 GUEST = pathlib.Path(__file__).parent / "guest"
 INNER = "/inner"         # where the VM's room shows another room's root
 NEVER_STARTED = 125
+VIRTME_INIT = "usr/lib/python3/dist-packages/virtme/guest/virtme-init"
+PATIENCE = 900           # seconds that a guest may take for its devices
 
 
 @dataclasses.dataclass
@@ -158,8 +160,21 @@ class Session:
         (self.place.directory / "settings").write_text(
             "".join(f"export {key}={shlex.quote(str(value))}\n" for key, value in values.items()))
 
+    def make_init_patient(self):
+        """virtme's first program waits two minutes for udev and then turns the machine off without a word. With a
+        debug kernel, under emulation, on a busy host, udev may need longer."""
+        text = (self.place.root / VIRTME_INIT).read_text()
+        patient = text.replace("udevadm settle\n", f"udevadm settle --timeout={PATIENCE}\n")
+        if patient == text:
+            raise say.LabError(f"virtme's init ({VIRTME_INIT}) does not wait for udev as it used to: see {__file__}")
+        target = self.place.layer / VIRTME_INIT
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(patient)
+        target.chmod(0o755)
+
     def start(self, command, cwd, **popen):
         self.write_settings()
+        self.make_init_patient()
         self.keyholed_log.write_bytes(b"")
         if self.machine.hca == "keyhole":
             self.start_keyholed()
