@@ -109,6 +109,7 @@ function(keyhole_find_rdma_core)
   set(KEYHOLE_RDMA_CORE_VERSION ${version} PARENT_SCOPE)
   set(KEYHOLE_PABI_VERSION ${pabi} PARENT_SCOPE)
   set(KEYHOLE_RDMA_CORE_FOUND TRUE PARENT_SCOPE)
+  set_property(GLOBAL PROPERTY KEYHOLE_RDMA_CORE_TREE ${source}) # for tests
   message(STATUS "libkeyhole: for rdma-core ${version} (provider interface ${pabi}), ${source}")
 endfunction()
 

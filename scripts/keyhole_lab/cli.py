@@ -74,8 +74,8 @@ def run(arguments):
         raise say.LabError(f"the VM was ended after {say.seconds(arguments.timeout)}; logs: "
                            f"{result.console}, {result.keyholed}")
     if not result.dmesg:
-        say.note("the VM ended before its command did. The end of its console:\n\n"
-                 f"{say.tail(result.console)}\nLogs: {result.console}, {result.keyholed}")
+        say.note(f"the VM ended before its command did. {result.last_words()}\n"
+                 f"Logs: {result.console}, {result.keyholed}")
         return NEVER_RAN
     for line in splats.found(result.dmesg) if machine.kernel.name == "debug" else ():
         say.note(f"kernel: {line}")
@@ -132,12 +132,15 @@ def clean(arguments):
     targets = [checkout.build_dir()]
     if arguments.all:
         targets += [host.cache_dir() / name for name in ("builds", "ccache", "corpus", "kernels", "roots", "logs")]
-    for target in targets:
-        if target.exists():
-            with say.step(f"removing {target}"):
-                for entry in target.iterdir():
-                    root.remove(entry) if entry.is_dir() else entry.unlink()
-                target.rmdir()
+    there = [target for target in targets if target.exists()]
+    if not there:
+        say.note("there is nothing to remove: "
+                 + (f"{host.cache_dir()} is empty" if arguments.all else f"nothing was built from {checkout.TOP}"))
+    for target in there:
+        with say.step(f"removing {target}"):
+            for entry in target.iterdir():
+                root.remove(entry) if entry.is_dir() else entry.unlink()
+            target.rmdir()
     return 0
 
 

@@ -46,8 +46,9 @@ def step(what):
     start = time.monotonic()
     try:
         yield
-    except BaseException:
-        note(f"{what}: failed after {seconds(time.monotonic() - start)}")
+    except BaseException as error:
+        how = "interrupted" if isinstance(error, (Interrupted, KeyboardInterrupt)) else "failed"
+        note(f"{what}: {how} after {seconds(time.monotonic() - start)}")
         raise
     note(f"{what}: {seconds(time.monotonic() - start)}")
 

@@ -140,7 +140,7 @@ def guest(context, chosen, script, title, timeout, memory, tier=BRIEF, definitio
                     s.get("note", "")) for s in result.suites]
     counts.append(log_is_clean(result, chosen, title))
     if result.timed_out or not result.dmesg:
-        say.note(f"the end of the console ({result.console}):\n{say.tail(result.console)}")
+        say.note(f"the VM ended too early. {result.last_words()}\nLogs: {result.console}, {result.keyholed}")
         counts.append(Count(f"{title}: boot to end", failed=1,
                             note=f"ended after {say.seconds(timeout)}" if result.timed_out else f"the VM died, status {result.status}"))
     elif result.status not in (0, 1) or (result.status and not any(c.failed for c in counts)):

@@ -49,6 +49,14 @@ class Result:
     dmesg: str             # the guest's own copy, "" if the guest did not get so far
     timed_out: bool = False
     suites: list = dataclasses.field(default_factory=list)   # what tests/vm/guest.py's record() left
+    stderr: str = ""       # the end of what QEMU printed there, and the guest's command
+
+    def last_words(self):
+        """What a VM that ended too early said: on its console, or QEMU itself where no kernel got to write there."""
+        console = say.tail(self.console)
+        if console.strip():
+            return f"The end of its console:\n\n{console}"
+        return f"Its console is empty. The end of what QEMU said:\n\n{self.stderr or '(nothing)'}"
 
 
 def kvm_works(place):
@@ -86,6 +94,7 @@ class Session:
         forget_old_logs(self.console_log.parent)
         self.keyholed = None
         self.qemu = None
+        self.stderr = b""
 
     def start_keyholed(self):
         """Starts keyholed and waits until all its sockets listen."""
@@ -208,6 +217,8 @@ class Session:
                     if not chunk:
                         selector.unregister(key.fileobj)
                         continue
+                    if key.fileobj is self.qemu.stderr:
+                        self.stderr = (self.stderr + chunk)[-4096:]
                     key.data.write(chunk)
                     key.data.flush()
                 asked.serve()
@@ -244,7 +255,8 @@ class Session:
             coverage.keep(self.place.directory / "gcov", self.name)
         for path in self.place.directory.glob("*.log"):
             keep(path, checkout.log(f"{self.name}-{path.stem}"))
-        return Result(status, self.console_log, self.keyholed_log, text, timed_out, suites)
+        return Result(status, self.console_log, self.keyholed_log, text, timed_out, suites,
+                      self.stderr.decode(errors="replace"))
 
 
 def forget_old_logs(directory):

@@ -11,8 +11,10 @@ import sys
 import guest
 
 PROGRAMS = {"windows": "tests/vm/windows", "provider": "tests/vm/provider/provider_vm_test",
-            "experimental verbs": "tests/vm/exp/experimental_verbs", "bad_commands": "tests/vm/bad_commands"}
-ON_ONE = {"bad_commands"}  # these take one adapter, and no GID
+            "experimental verbs": "tests/vm/exp/experimental_verbs",
+            "experimental verbs by threads": "tests/vm/exp/exp_many_threads",
+            "experimental verbs by dlopen": "tests/vm/exp/exp_comes_and_goes", "bad_commands": "tests/vm/bad_commands"}
+ON_ONE = {"bad_commands", "experimental verbs by threads", "experimental verbs by dlopen"}  # these take one adapter, and no GID
 
 
 def main():

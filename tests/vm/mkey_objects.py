@@ -16,6 +16,7 @@ import guest
 from guest import SEED, device_holds, settle
 
 PROGRAM = guest.BUILD / "plain/tests/vm/mkey_objects"
+RACES = guest.BUILD / "plain/tests/vm/object_races"
 
 
 def mkeys():
@@ -33,6 +34,23 @@ def every_call_is_answered_as_documented():
         wrong = [line for line in outcome.text.splitlines() if not line.startswith("ok ")]
         print("\n".join(f"    {line}" for line in wrong), flush=True)
         assert outcome.passed, f"on {adapter.device}, see above"
+
+
+def threads_that_race_are_answered_and_leave_nothing():
+    before = device_holds()
+    for adapter in guest.adapters(wanted=2):
+        outcome = guest.run([str(RACES), adapter.device, "3"], timeout=120)
+        print("\n".join(f"    {line}" for line in outcome.text.splitlines()), flush=True)
+        assert outcome.passed, f"on {adapter.device}, see above"
+    settle(lambda: device_holds() == before, f"the device holds {before} after the races, not {device_holds()},")
+    for _ in range(max(guest.KILLS // 5, 1)):
+        racer = subprocess.Popen([str(RACES), guest.adapters()[0].device, "run"], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL)
+        time.sleep(1 * guest.PATIENCE)
+        assert racer.poll() is None, f"the racing process ended by itself, {racer.returncode}"
+        racer.kill()
+        racer.wait()
+    settle(lambda: device_holds() == before, f"the device holds {before} after kills, not {device_holds()},")
 
 
 def a_killed_process_leaves_no_mkey():
@@ -74,6 +92,7 @@ def the_module_goes_under_a_process_that_holds_them():
 
 
 TESTS = [every_call_is_answered_as_documented,
+         threads_that_race_are_answered_and_leave_nothing,
          a_killed_process_leaves_no_mkey,
          the_module_goes_under_a_process_that_holds_them]
 

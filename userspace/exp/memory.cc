@@ -172,10 +172,19 @@ int ibv_exp_query_mkey(ibv_mr* mr, ibv_exp_mkey_attr* attr) {
 // ibv_dereg_mr() of a program.
 int ibv_exp_dereg_any_mr(ibv_mr* mr) {
   if (!mr) return fail_int(EINVAL);
-  Region* region = regions().take(mr);
+  Region* region = regions().find(mr);
+  if (region && region->mkey) {
+    // Known until it is gone: where it stays, as windows are bound to it, no other thread that uses it
+    // meanwhile sees a difference. Its pointer is the record's own, which nobody else can be given.
+    if (const int err = keyholedv_destroy_mkey(region->mkey)) return fail_int(err);
+    regions().take(mr);
+    delete region;
+    return 0;
+  }
+  // Unknown before it is gone: then its pointer may be another region's at once.
+  region = regions().take(mr);
   if (!region) return ibv_dereg_mr(mr);
-  const int err = region->mkey ? keyholedv_destroy_mkey(region->mkey) : ibv_dereg_mr(mr);
-  if (err) {  // it is as it was: windows are bound to it
+  if (const int err = ibv_dereg_mr(mr)) {
     regions().put(region);
     return fail_int(err);
   }

@@ -91,4 +91,17 @@ int ibv_exp_rollback_qp(ibv_qp*, ibv_exp_rollback_ctx*) { return not_served(); }
 int ibv_exp_peer_peek_cq(ibv_cq*, ibv_exp_peer_peek*) { return not_served(); }
 int ibv_exp_peer_abort_peek_cq(ibv_cq*, ibv_exp_peer_abort_peek*) { return not_served(); }
 
+ibv_xrc_domain* ibv_open_xrc_domain(ibv_context*, int, int) { return fail(ENOSYS); }
+int ibv_close_xrc_domain(ibv_xrc_domain*) { return not_served(); }
+ibv_srq* ibv_create_xrc_srq(ibv_pd*, ibv_xrc_domain*, ibv_cq*, ibv_srq_init_attr*) {
+  return fail(ENOSYS);
+}
+int ibv_create_xrc_rcv_qp(ibv_qp_init_attr*, uint32_t*) { return no_count(); }  // negative, it alone
+int ibv_modify_xrc_rcv_qp(ibv_xrc_domain*, uint32_t, ibv_qp_attr*, int) { return not_served(); }
+int ibv_query_xrc_rcv_qp(ibv_xrc_domain*, uint32_t, ibv_qp_attr*, int, ibv_qp_init_attr*) {
+  return not_served();
+}
+int ibv_reg_xrc_rcv_qp(ibv_xrc_domain*, uint32_t) { return not_served(); }
+int ibv_unreg_xrc_rcv_qp(ibv_xrc_domain*, uint32_t) { return not_served(); }
+
 }  // extern "C"

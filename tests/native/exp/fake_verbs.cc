@@ -345,6 +345,7 @@ keyholedv_mkey* keyholedv_create_mkey(keyholedv_mkey_init_attr* attr) {
 }
 int keyholedv_destroy_mkey(keyholedv_mkey* mkey) {
   ++world->calls;
+  if (world->while_destroying) world->while_destroying();
   if (world->windows_on_mkeys) return EBUSY;
   --world->mkeys;
   fake::mkey_entries.erase(mkey);

@@ -41,6 +41,7 @@ class World {
   int refuse_wr_id = -1;  // posting it fails,
   int refuse_with = ENOMEM;
   int windows_on_mkeys = 0;    // destroying one is EBUSY
+  void (*while_destroying)() = nullptr;  // what another thread does just then
   bool provider_fails = false;  // whatever creates something: ENOMEM
   bool cq_ex_works = true;
   ibv_gid_entry gid{};

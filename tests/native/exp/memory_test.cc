@@ -153,6 +153,23 @@ TEST_F(Memory, AnMkeyWithWindowsStaysAndGoesLater) {
   EXPECT_EQ(world.mkeys, 0);
 }
 
+TEST_F(Memory, AnMkeyThatStaysIsKnownToOtherThreadsAllTheWhile) {
+  static ibv_mr* mr;
+  static int answer;
+  mr = make_mkey();
+  answer = -1;
+  world.windows_on_mkeys = 1;
+  world.while_destroying = [] {
+    ibv_exp_mkey_attr attr{};
+    answer = ibv_exp_query_mkey(mr, &attr);
+  };
+  EXPECT_EQ(ibv_dereg_mr(mr), EBUSY);
+  EXPECT_EQ(answer, 0);
+  world.while_destroying = nullptr;
+  world.windows_on_mkeys = 0;
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
 TEST_F(Memory, DeregistrationByAddressOfTheFunctionWorksToo) {
   int (*dereg)(ibv_mr*) = &ibv_dereg_mr;
   ibv_mr* mr = make_mkey();

@@ -55,6 +55,14 @@ const Probe kProbes[] = {
     VALUE(ibv_exp_rollback_qp(nullptr, nullptr)),
     VALUE(ibv_exp_peer_peek_cq(nullptr, nullptr)),
     VALUE(ibv_exp_peer_abort_peek_cq(nullptr, nullptr)),
+    POINTER(ibv_open_xrc_domain(nullptr, -1, 0)),
+    VALUE(ibv_close_xrc_domain(nullptr)),
+    POINTER(ibv_create_xrc_srq(nullptr, nullptr, nullptr, nullptr)),
+    NEGATED(ibv_create_xrc_rcv_qp(nullptr, nullptr)),
+    VALUE(ibv_modify_xrc_rcv_qp(nullptr, 0, nullptr, 0)),
+    VALUE(ibv_query_xrc_rcv_qp(nullptr, 0, nullptr, 0, nullptr)),
+    VALUE(ibv_reg_xrc_rcv_qp(nullptr, 0)),
+    VALUE(ibv_unreg_xrc_rcv_qp(nullptr, 0)),
 };
 
 TEST(Unsupported, EachCallAnswersEnosys) {

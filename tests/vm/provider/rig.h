@@ -125,6 +125,6 @@ void test_shared_receive(Pair pair);
 void test_completions(Pair pair);
 void test_errors(Pair pair);
 // In a process of its own, which it ends: 0 when all was right.
-[[noreturn]] void run_quietly(Pair pair);
+[[noreturn]] void run_quietly(Pair pair, bool forbid);
 
 }  // namespace rig

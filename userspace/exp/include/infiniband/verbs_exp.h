@@ -57,6 +57,11 @@ extern "C" {
 #define IBV_REREG_MR_KEEP_VALID			(1 << 3)
 #define IBV_FLOW_ATTR_FLAGS_ALLOW_LOOP_BACK	1
 
+#ifndef container_of
+#define container_of(ptr, type, member) \
+	((type *)((uint8_t *)(ptr) - offsetof(type, member)))
+#endif
+
 /* Where the numbers of the experimental world begin, in enumerations and masks. */
 enum ibv_exp_start_values {
 	IBV_EXP_START_ENUM = 0x40,

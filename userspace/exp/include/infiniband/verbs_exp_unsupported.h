@@ -888,6 +888,39 @@ int ibv_exp_ec_encode_send(struct ibv_exp_ec_calc *calc,
 			   struct ibv_exp_ec_stripe *data_stripes,
 			   struct ibv_exp_ec_stripe *code_stripes);
 
+/* -------------------------------------------------------------------------- */
+/* Extended connections, as verbs.h had them before ibv_open_xrcd()           */
+/* -------------------------------------------------------------------------- */
+
+/* Members that went into the standard structures with them (xrc_domain of
+ * struct ibv_qp_init_attr, and of struct ibv_srq) are gone with those.
+ */
+#define IBV_XRC_QP_EVENT_FLAG 0x80000000
+
+struct ibv_xrc_domain {
+	struct ibv_context *context;
+	uint32_t handle;
+};
+
+struct ibv_xrc_domain *ibv_open_xrc_domain(struct ibv_context *context, int fd,
+					   int oflag);
+int ibv_close_xrc_domain(struct ibv_xrc_domain *domain);
+struct ibv_srq *ibv_create_xrc_srq(struct ibv_pd *pd,
+				   struct ibv_xrc_domain *xrc_domain,
+				   struct ibv_cq *xrc_cq,
+				   struct ibv_srq_init_attr *srq_init_attr);
+int ibv_create_xrc_rcv_qp(struct ibv_qp_init_attr *init_attr,
+			  uint32_t *xrc_rcv_qpn);
+int ibv_modify_xrc_rcv_qp(struct ibv_xrc_domain *xrc_domain,
+			  uint32_t xrc_qp_num, struct ibv_qp_attr *attr,
+			  int attr_mask);
+int ibv_query_xrc_rcv_qp(struct ibv_xrc_domain *xrc_domain, uint32_t xrc_qp_num,
+			 struct ibv_qp_attr *attr, int attr_mask,
+			 struct ibv_qp_init_attr *init_attr);
+int ibv_reg_xrc_rcv_qp(struct ibv_xrc_domain *xrc_domain, uint32_t xrc_qp_num);
+int ibv_unreg_xrc_rcv_qp(struct ibv_xrc_domain *xrc_domain,
+			 uint32_t xrc_qp_num);
+
 #ifdef __cplusplus
 }
 #endif
