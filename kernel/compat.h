@@ -37,6 +37,43 @@ static inline struct ib_udata *kh_create_cq_udata(struct ib_udata *udata)
 }
 #endif
 
+/*
+ * A process's CQs got operations of their own, which do for them what these do:
+ * udata tells whose a CQ is.
+ */
+#ifdef KH_HAVE_USER_CQ
+#define kh_resize_cqe	unsigned int
+#define KH_USER_CQ_OPS	.create_user_cq = kh_create_cq, .resize_user_cq = kh_resize_cq,
+#else
+#define kh_resize_cqe	int
+#define KH_USER_CQ_OPS	.resize_cq = kh_resize_cq,
+#endif
+
+/* There was but one way to name memory that is to be pinned. */
+#ifndef KH_HAVE_UMEM_GET_VA
+#define ib_umem_get_va	ib_umem_get
+#endif
+
+/* Regions came without hints for caches.  Here they still do: we allocate none. */
+#ifdef KH_HAVE_DMAH
+struct ib_mr *kh_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			     u64 virt_addr, int access, struct ib_udata *udata);
+
+static inline struct ib_mr *kh_reg_hinted_mr(struct ib_pd *ibpd, u64 start,
+					     u64 length, u64 virt_addr,
+					     int access, struct ib_dmah *dmah,
+					     struct ib_udata *udata)
+{
+	if (dmah)
+		return ERR_PTR(-EOPNOTSUPP);
+	return kh_reg_user_mr(ibpd, start, length, virt_addr, access, udata);
+}
+
+#define KH_REG_USER_MR_OP	.reg_user_mr = kh_reg_hinted_mr,
+#else
+#define KH_REG_USER_MR_OP	.reg_user_mr = kh_reg_user_mr,
+#endif
+
 /* The core knew neither FLUSH nor atomic WRITE, so that none could be offered. */
 #ifndef KH_HAVE_FLUSH
 #define IB_ACCESS_FLUSH_GLOBAL	0

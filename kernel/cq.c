@@ -163,7 +163,7 @@ int kh_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	return 0;
 }
 
-int kh_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
+int kh_resize_cq(struct ib_cq *ibcq, kh_resize_cqe cqe, struct ib_udata *udata)
 {
 	struct kh_dev *dev = to_kh_dev(ibcq->device);
 	struct kh_create_cq_params params = {};

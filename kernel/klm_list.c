@@ -71,7 +71,7 @@ static struct kh_klm_list *kh_klm_list_create(struct kh_pd *pd, u64 addr, u64 le
 	klms = kzalloc(sizeof(*klms), GFP_KERNEL);
 	if (!klms)
 		return ERR_PTR(-ENOMEM);
-	klms->umem = ib_umem_get(&dev->ibdev, addr, length, 0);
+	klms->umem = ib_umem_get_va(&dev->ibdev, addr, length, 0);
 	if (IS_ERR(klms->umem)) {
 		ret = PTR_ERR(klms->umem);
 		ibdev_dbg(&dev->ibdev, "KLM list %#llx + %#llx: pinning: %d\n", addr,

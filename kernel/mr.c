@@ -83,7 +83,7 @@ struct ib_mr *kh_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	if (ret)
 		goto err_free;
 
-	mr->umem = ib_umem_get(&dev->ibdev, start, length, mr->access);
+	mr->umem = ib_umem_get_va(&dev->ibdev, start, length, mr->access);
 	if (IS_ERR(mr->umem)) {
 		ret = PTR_ERR(mr->umem);
 		goto err_free;
@@ -122,13 +122,13 @@ static struct ib_umem *kh_rereg_umem(struct kh_dev *dev, struct kh_mr *mr,
 				     int flags, u64 start, u64 length, int access)
 {
 	if (flags & IB_MR_REREG_TRANS)
-		return ib_umem_get(&dev->ibdev, start, length, access);
+		return ib_umem_get_va(&dev->ibdev, start, length, access);
 	if (!ib_access_writable(access) || mr->umem->writable)
 		return NULL;
 	/* The same address means the same memory only where it was pinned. */
 	if (mr->umem->owning_mm != current->mm)
 		return ERR_PTR(-EPERM);
-	return ib_umem_get(&dev->ibdev, mr->umem->address, mr->umem->length,
+	return ib_umem_get_va(&dev->ibdev, mr->umem->address, mr->umem->length,
 			   access);
 }
 

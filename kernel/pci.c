@@ -381,8 +381,11 @@ static int kh_register(struct kh_dev *dev)
 	if (err)
 		return err;
 	err = ib_register_device(ibdev, KH_DRV_NAME "%d", &dev->pdev->dev);
-	if (err)
+	if (err) {
+		/* The core keeps its reference, for which unregistering would wait. */
+		ib_device_set_netdev(ibdev, NULL, 1);
 		return err;
+	}
 
 	mutex_lock(&dev->reg_lock);
 	dev->ib_registered = true;

@@ -60,7 +60,7 @@ int kh_uqueue_pin(struct kh_dev *dev, u64 addr, u32 len, struct kh_uqueue *uq)
 		return -EINVAL;
 	}
 
-	uq->umem = ib_umem_get(&dev->ibdev, addr, len, IB_ACCESS_LOCAL_WRITE);
+	uq->umem = ib_umem_get_va(&dev->ibdev, addr, len, IB_ACCESS_LOCAL_WRITE);
 	if (IS_ERR(uq->umem)) {
 		ret = PTR_ERR(uq->umem);
 		uq->umem = NULL;

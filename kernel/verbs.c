@@ -52,7 +52,7 @@ const struct ib_device_ops kh_dev_ops = {
 
 	.create_cq = kh_create_cq,
 	.destroy_cq = kh_destroy_cq,
-	.resize_cq = kh_resize_cq,
+	KH_USER_CQ_OPS
 	.modify_cq = kh_modify_cq,
 	.poll_cq = kh_poll_cq,
 	.req_notify_cq = kh_req_notify_cq,
@@ -73,7 +73,7 @@ const struct ib_device_ops kh_dev_ops = {
 	.attach_mcast = kh_attach_mcast,
 	.detach_mcast = kh_detach_mcast,
 
-	.reg_user_mr = kh_reg_user_mr,
+	KH_REG_USER_MR_OP
 	.rereg_user_mr = kh_rereg_user_mr,
 	.get_dma_mr = kh_get_dma_mr,
 	.alloc_mr = kh_alloc_mr,

@@ -76,7 +76,7 @@ bool kh_in_queue(u32 len, u32 offset, u64 size, u32 align);
 int kh_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		 struct kh_create_cq_arg *arg);
 int kh_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
-int kh_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+int kh_resize_cq(struct ib_cq *ibcq, kh_resize_cqe cqe, struct ib_udata *udata);
 int kh_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 
 /* srq.c */

@@ -78,8 +78,8 @@ class MemoryCursor {
       next(&span, 1, max);
       return span;
     }
-    span = pages_ ? pages_->span(position_, max, write_)
-                  : memory_->translate(position_, max, write_);
+    span =
+        pages_ ? pages_->span(position_, max, write_) : memory_->translate(position_, max, write_);
     if (span) {
       position_ += span.size;
       left_ -= span.size;
@@ -95,9 +95,7 @@ class MemoryCursor {
   }
 
   // The syndrome when next() gave nothing. `use` is KH_SYN_LOCAL_KEY or KH_SYN_REMOTE_KEY.
-  uint32_t why(uint32_t use) const {
-    return indirect_ ? walk_->error() : use | KH_SYN_KEY_MEMORY;
-  }
+  uint32_t why(uint32_t use) const { return indirect_ ? walk_->error() : use | KH_SYN_KEY_MEMORY; }
   bool indirect() const { return indirect_; }
   // Of an indirect key: the syndrome if the last span ended where its entry ends, else 0.
   uint32_t border() const { return indirect_ ? walk_->border() : 0; }

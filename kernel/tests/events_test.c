@@ -7,7 +7,7 @@
 #include <linux/delay.h>
 #include <linux/kthread.h>
 
-#include "../keyhole.h"
+#include "fake_device.h"
 
 /* There is no device here that would create an EQ. */
 static int fake_create_eq(struct kh_dev *dev, const struct kh_create_eq_params *params,
@@ -29,12 +29,12 @@ static int fake_destroy_eq(struct kh_dev *dev, u32 eqn)
 
 /* What the event code asks of the rest of the driver. */
 
-static const char *fatal_reason;
+const char *kh_test_fatal_reason;
 static int link_state;
 
 void kh_dev_fatal(struct kh_dev *dev, const char *reason)
 {
-	fatal_reason = reason;
+	kh_test_fatal_reason = reason;
 }
 
 void kh_port_link(struct kh_dev *dev, bool up)
@@ -68,7 +68,7 @@ static int events_test_init(struct kunit *test)
 	dev->ceqs = &w->ceq;
 	dev->num_ceqs = 1;
 	KUNIT_ASSERT_EQ(test, kh_eq_create(dev, &w->ceq, KH_EQ_COMPLETION, 2, 7), 0);
-	fatal_reason = NULL;
+	kh_test_fatal_reason = NULL;
 	link_state = -1;
 	test->priv = w;
 	return 0;
@@ -156,7 +156,7 @@ static void events_of_no_object_are_dropped(struct kunit *test)
 	kh_control_thread(0, &w->dev);
 	KUNIT_EXPECT_EQ(test, w->ceq.ci, 3);
 	KUNIT_EXPECT_EQ(test, w->dev.aeq.ci, 4);
-	KUNIT_EXPECT_NULL(test, fatal_reason);
+	KUNIT_EXPECT_NULL(test, kh_test_fatal_reason);
 }
 
 static void a_burst_goes_on_in_the_thread(struct kunit *test)
@@ -347,10 +347,10 @@ static void events_of_the_device_are_acted_on(struct kunit *test)
 	post(&w->dev.aeq, &w->aeq_pi, KH_EV_PORT_UP, 0);
 	kh_control_thread(0, &w->dev);
 	KUNIT_EXPECT_EQ(test, link_state, 1);
-	KUNIT_EXPECT_NULL(test, fatal_reason);
+	KUNIT_EXPECT_NULL(test, kh_test_fatal_reason);
 	post(&w->dev.aeq, &w->aeq_pi, KH_EV_FATAL, 0);
 	kh_control_thread(0, &w->dev);
-	KUNIT_EXPECT_NOT_NULL(test, fatal_reason);
+	KUNIT_EXPECT_NOT_NULL(test, kh_test_fatal_reason);
 }
 
 static u32 arms(struct kh_eq *eq)

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Mkeys and KLM lists against a device that is a function: the admin queue's
- * doorbell, which answers before it returns.  Each test looks at the command as
- * it stood in the ring, and at what the driver made of the answer.
+ * Commands, mkeys and KLM lists against the device of fake_device.h.
  */
-#include <kunit/device.h>
-#include <kunit/test.h>
-
+#include "fake_device.h"
 #include "../cmd.c"
 #include "../mkey.c"
 #include "../klm_list.c"
@@ -15,67 +11,21 @@
 #define A_KEY		0x00012345
 
 struct world {
-	struct kh_dev dev;
-	struct pci_dev pdev;
+	struct fake_device fake;
 	struct kh_pd pd;
-	u32 taken;			/* commands */
-	struct kh_admin_cmd cmd;	/* the last of them */
-	u8 status;			/* of the next answers */
-	u8 out[KH_ADMIN_OUT_SIZE];
-};
-
-static void device_ring(struct kh_admin *aq)
-{
-	struct world *w = container_of(aq, struct world, dev.admin);
-	struct kh_admin_cqe *cqe = &aq->cq[w->taken % KH_ADMIN_ENTRIES];
-	u64 out;
-
-	w->cmd = aq->sq[w->taken % KH_ADMIN_ENTRIES];
-	out = le64_to_cpu(w->cmd.hdr.out_addr);
-	if (out)
-		memcpy(aq->out + (out - aq->out_dma), w->out, sizeof(w->out));
-	cqe->tag = w->cmd.hdr.tag;
-	cqe->status = w->status;
-	cqe->result[0] = cpu_to_le32(A_KEY);
-	/* The phase comes last. */
-	smp_wmb();
-	WRITE_ONCE(cqe->phase, !((w->taken / KH_ADMIN_ENTRIES) & 1));
-	w->taken++;
-}
-
-static u64 device_heartbeat(struct kh_admin *aq)
-{
-	return jiffies;
-}
-
-static void device_lost(struct kh_admin *aq)
-{
-}
-
-static const struct kh_admin_ops device_ops = {
-	.ring		= device_ring,
-	.heartbeat	= device_heartbeat,
-	.lost		= device_lost,
 };
 
 static int mkey_test_init(struct kunit *test)
 {
-	struct device *d = kunit_device_register(test, "keyhole-mkey-test");
-	struct world *w;
+	struct world *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
 
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, d);
-	d->dma_mask = &d->coherent_dma_mask;
-	KUNIT_ASSERT_EQ(test, dma_set_mask_and_coherent(d, DMA_BIT_MASK(64)), 0);
-	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->pdev.dev.init_name = "keyhole-mkey-test";
-	w->dev.pdev = &w->pdev;
-	w->dev.attr.caps = KH_CAP_INDIRECT;
-	w->dev.attr.max_indirect = MAX_ENTRIES;
-	init_completion(&w->dev.dead);
-	w->pd.ibpd.device = &w->dev.ibdev;
+	fake_device_init(test, &w->fake);
+	w->fake.result = A_KEY;
+	w->fake.dev.attr.caps = KH_CAP_INDIRECT;
+	w->fake.dev.attr.max_indirect = MAX_ENTRIES;
+	w->pd.ibpd.device = &w->fake.dev.ibdev;
 	w->pd.pdn = 0x77;
-	KUNIT_ASSERT_EQ(test, kh_admin_init(&w->dev.admin, d, &device_ops), 0);
 	test->priv = w;
 	return 0;
 }
@@ -85,7 +35,7 @@ static void mkey_test_exit(struct kunit *test)
 	struct world *w = test->priv;
 
 	if (w)
-		kh_admin_free(&w->dev.admin);
+		fake_device_free(&w->fake);
 }
 
 static int busy(struct world *w)
@@ -110,15 +60,15 @@ static void what_a_process_asks_for_is_in_the_command(struct kunit *test)
 			      IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
 			      IB_ACCESS_MW_BIND | IB_ACCESS_RELAXED_ORDERING);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mkey));
-	KUNIT_EXPECT_EQ(test, w->cmd.hdr.opcode, KH_ADM_CREATE_MKEY);
-	KUNIT_EXPECT_EQ(test, w->cmd.hdr.handle, 0);
-	KUNIT_EXPECT_EQ(test, memcmp(&w->cmd.create_mkey, &want, sizeof(want)), 0);
+	KUNIT_EXPECT_EQ(test, w->fake.cmd.hdr.opcode, KH_ADM_CREATE_MKEY);
+	KUNIT_EXPECT_EQ(test, w->fake.cmd.hdr.handle, 0);
+	KUNIT_EXPECT_EQ(test, memcmp(&w->fake.cmd.create_mkey, &want, sizeof(want)), 0);
 	KUNIT_EXPECT_EQ(test, mkey->key, A_KEY);
 	KUNIT_EXPECT_EQ(test, busy(w), 1);
 
 	KUNIT_EXPECT_EQ(test, kh_mkey_destroy(mkey), 0);
-	KUNIT_EXPECT_EQ(test, w->cmd.hdr.opcode, KH_ADM_DESTROY_MKEY);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->cmd.hdr.handle), A_KEY);
+	KUNIT_EXPECT_EQ(test, w->fake.cmd.hdr.opcode, KH_ADM_DESTROY_MKEY);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->fake.cmd.hdr.handle), A_KEY);
 	KUNIT_EXPECT_EQ(test, busy(w), 0);
 }
 
@@ -145,7 +95,7 @@ static void what_cannot_be_is_refused_without_asking_the_device(struct kunit *te
 				    PTR_ERR(kh_mkey_create(&w->pd, cases[i].max_entries,
 							   cases[i].access)),
 				    cases[i].err, "case %d", i);
-	KUNIT_EXPECT_EQ(test, w->taken, 0);
+	KUNIT_EXPECT_EQ(test, w->fake.taken, 0);
 	KUNIT_EXPECT_EQ(test, busy(w), 0);
 }
 
@@ -153,12 +103,12 @@ static void a_device_without_indirect_mkeys_has_none(struct kunit *test)
 {
 	struct world *w = test->priv;
 
-	w->dev.attr.caps = ~(u64)KH_CAP_INDIRECT;
+	w->fake.dev.attr.caps = ~(u64)KH_CAP_INDIRECT;
 	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_mkey_create(&w->pd, 1, 0)), -EOPNOTSUPP);
 	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_klm_list_create(&w->pd, 4096, 64)),
 			-EOPNOTSUPP);
-	KUNIT_EXPECT_EQ(test, kh_max_klm_list(&w->dev), 0);
-	KUNIT_EXPECT_EQ(test, w->taken, 0);
+	KUNIT_EXPECT_EQ(test, kh_max_klm_list(&w->fake.dev), 0);
+	KUNIT_EXPECT_EQ(test, w->fake.taken, 0);
 }
 
 static void what_the_device_refuses_leaves_nothing(struct kunit *test)
@@ -171,11 +121,11 @@ static void what_the_device_refuses_leaves_nothing(struct kunit *test)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		w->status = cases[i].status;
+		w->fake.status = cases[i].status;
 		KUNIT_EXPECT_EQ(test, PTR_ERR(kh_mkey_create(&w->pd, 1, 0)),
 				cases[i].err);
 	}
-	KUNIT_EXPECT_EQ(test, w->taken, ARRAY_SIZE(cases));
+	KUNIT_EXPECT_EQ(test, w->fake.taken, ARRAY_SIZE(cases));
 	KUNIT_EXPECT_EQ(test, busy(w), 0);
 }
 
@@ -210,21 +160,21 @@ static void a_query_tells_what_the_device_says(struct kunit *test)
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mkey));
 	memset(&attr, 0xee, sizeof(attr));
-	memcpy(w->out, &hw, sizeof(hw));
+	memcpy(w->fake.out, &hw, sizeof(hw));
 	KUNIT_ASSERT_EQ(test, kh_mkey_query(mkey, &attr), 0);
-	KUNIT_EXPECT_EQ(test, w->cmd.hdr.opcode, KH_ADM_QUERY_MKEY);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->cmd.hdr.handle), A_KEY);
+	KUNIT_EXPECT_EQ(test, w->fake.cmd.hdr.opcode, KH_ADM_QUERY_MKEY);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->fake.cmd.hdr.handle), A_KEY);
 	KUNIT_EXPECT_EQ(test, memcmp(&attr, &want, sizeof(want)), 0);
 
 	hw.valid = 0;
 	memset(&attr, 0xee, sizeof(attr));
-	memcpy(w->out, &hw, sizeof(hw));
+	memcpy(w->fake.out, &hw, sizeof(hw));
 	KUNIT_ASSERT_EQ(test, kh_mkey_query(mkey, &attr), 0);
 	KUNIT_EXPECT_EQ(test, memcmp(&attr, &empty, sizeof(empty)), 0);
 
-	w->status = KH_ST_NOENT;
+	w->fake.status = KH_ST_NOENT;
 	KUNIT_EXPECT_EQ(test, kh_mkey_query(mkey, &attr), -ENOENT);
-	w->status = KH_ST_OK;
+	w->fake.status = KH_ST_OK;
 	KUNIT_EXPECT_EQ(test, kh_mkey_destroy(mkey), 0);
 }
 
@@ -235,12 +185,12 @@ static void a_busy_mkey_stays_whole(struct kunit *test)
 	struct ib_uobject uobj = { .object = mkey };
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mkey));
-	w->status = KH_ST_BUSY;
+	w->fake.status = KH_ST_BUSY;
 	KUNIT_EXPECT_EQ(test, kh_mkey_cleanup(&uobj, RDMA_REMOVE_DESTROY, NULL), -EBUSY);
 	KUNIT_EXPECT_EQ(test, kh_mkey_cleanup(&uobj, RDMA_REMOVE_CLOSE, NULL), -EBUSY);
 	KUNIT_EXPECT_EQ(test, busy(w), 1);
 	KUNIT_EXPECT_EQ(test, mkey->key, A_KEY);
-	w->status = KH_ST_OK;
+	w->fake.status = KH_ST_OK;
 	KUNIT_EXPECT_EQ(test, kh_mkey_cleanup(&uobj, RDMA_REMOVE_CLOSE, NULL), 0);
 	KUNIT_EXPECT_EQ(test, busy(w), 0);
 }
@@ -254,9 +204,9 @@ static void of_a_lost_device_all_can_be_destroyed_and_nothing_created(struct kun
 	struct ib_uobject uobj = { .object = mkey };
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mkey));
-	WRITE_ONCE(w->dev.state, KH_DEV_DEAD);
-	kh_admin_abort(&w->dev.admin);
-	complete_all(&w->dev.dead);
+	WRITE_ONCE(w->fake.dev.state, KH_DEV_DEAD);
+	kh_admin_abort(&w->fake.dev.admin);
+	complete_all(&w->fake.dev.dead);
 	KUNIT_EXPECT_EQ(test, kh_mkey_query(mkey, &attr), -EIO);
 	KUNIT_EXPECT_EQ(test, kh_mkey_cleanup(&uobj, RDMA_REMOVE_DRIVER_REMOVE, NULL), 0);
 	KUNIT_EXPECT_EQ(test, PTR_ERR(kh_mkey_create(&w->pd, 1, 0)), -EIO);
@@ -275,10 +225,10 @@ static void a_list_is_whole_words_and_no_longer_than_a_fill_can_use(struct kunit
 	struct world *w = test->priv;
 	int i;
 
-	KUNIT_EXPECT_EQ(test, kh_max_klm_list(&w->dev), max);
+	KUNIT_EXPECT_EQ(test, kh_max_klm_list(&w->fake.dev), max);
 	for (i = 0; i < ARRAY_SIZE(cases); i++)
 		KUNIT_EXPECT_EQ_MSG(test,
-				    kh_klm_list_range(&w->dev, cases[i].addr,
+				    kh_klm_list_range(&w->fake.dev, cases[i].addr,
 						      cases[i].length),
 				    cases[i].err, "case %d", i);
 }
@@ -295,15 +245,63 @@ static void a_list_that_the_device_holds_on_to_is_kept(struct kunit *test)
 	klms->key = 0x4242;
 	atomic_inc(&w->pd.ibpd.usecnt);
 
-	w->status = KH_ST_BUSY;
+	w->fake.status = KH_ST_BUSY;
 	KUNIT_EXPECT_EQ(test, kh_klm_list_cleanup(&uobj, RDMA_REMOVE_DESTROY, NULL),
 			-EBUSY);
 	KUNIT_EXPECT_EQ(test, busy(w), 1);
-	w->status = KH_ST_OK;
+	w->fake.status = KH_ST_OK;
 	KUNIT_EXPECT_EQ(test, kh_klm_list_cleanup(&uobj, RDMA_REMOVE_DESTROY, NULL), 0);
-	KUNIT_EXPECT_EQ(test, w->cmd.hdr.opcode, KH_ADM_DESTROY_MKEY);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->cmd.hdr.handle), 0x4242);
+	KUNIT_EXPECT_EQ(test, w->fake.cmd.hdr.opcode, KH_ADM_DESTROY_MKEY);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->fake.cmd.hdr.handle), 0x4242);
 	KUNIT_EXPECT_EQ(test, busy(w), 0);
+}
+
+static void an_allocation_that_fails_leaves_nothing(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct kh_mkey *mkey;
+	bool injected;
+	int n;
+
+	for (n = 1; n < 100; n++) {
+		mkey = WITH_FAILING_ALLOCATION(n, injected, kh_mkey_create(&w->pd, 1, 0));
+		if (!injected)
+			break;
+		if (!IS_ERR(mkey))
+			continue;
+		KUNIT_EXPECT_EQ(test, PTR_ERR(mkey), -ENOMEM);
+		KUNIT_EXPECT_EQ(test, busy(w), 0);
+		KUNIT_EXPECT_EQ(test, w->fake.taken, 0);
+	}
+	KUNIT_EXPECT_GT(test, n, 1);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(mkey));
+	KUNIT_EXPECT_EQ(test, kh_mkey_destroy(mkey), 0);
+}
+
+/*
+ * Of a destruction that cannot be: the device does not know the object, and so
+ * does not touch it; or it will not let it go, and is taken for lost.
+ */
+static void a_destruction_that_is_refused_ends_the_object_or_the_device(struct kunit *test)
+{
+	struct world *w = test->priv;
+
+	w->fake.status = KH_ST_NOENT;
+	KUNIT_EXPECT_EQ(test, kh_cmd_destroy_pd(&w->fake.dev, 5), 0);
+	KUNIT_EXPECT_NULL(test, kh_test_fatal_reason);
+	w->fake.status = KH_ST_BUSY;
+	KUNIT_EXPECT_EQ(test, kh_cmd_destroy_pd(&w->fake.dev, 5), -EBUSY);
+	KUNIT_EXPECT_NULL(test, kh_test_fatal_reason);
+
+	complete_all(&w->fake.dev.dead);
+	w->fake.status = KH_ST_INVAL;
+	KUNIT_EXPECT_EQ(test, kh_cmd_destroy_pd(&w->fake.dev, 5), 0);
+	KUNIT_EXPECT_NOT_NULL(test, kh_test_fatal_reason);
+	/* Known to be lost: nobody needs to be told again. */
+	kh_test_fatal_reason = NULL;
+	WRITE_ONCE(w->fake.dev.state, KH_DEV_DEAD);
+	KUNIT_EXPECT_EQ(test, kh_cmd_destroy_pd(&w->fake.dev, 5), 0);
+	KUNIT_EXPECT_NULL(test, kh_test_fatal_reason);
 }
 
 static struct kunit_case mkey_test_cases[] = {
@@ -316,6 +314,8 @@ static struct kunit_case mkey_test_cases[] = {
 	KUNIT_CASE(of_a_lost_device_all_can_be_destroyed_and_nothing_created),
 	KUNIT_CASE(a_list_is_whole_words_and_no_longer_than_a_fill_can_use),
 	KUNIT_CASE(a_list_that_the_device_holds_on_to_is_kept),
+	KUNIT_CASE(an_allocation_that_fails_leaves_nothing),
+	KUNIT_CASE(a_destruction_that_is_refused_ends_the_object_or_the_device),
 	{}
 };
 

@@ -3,8 +3,7 @@
  * Lists of pages, read back as the device reads them: from the address and the
  * number of levels in struct kh_pages, and nothing else.
  */
-#include <kunit/test.h>
-
+#include "fake_device.h"
 #include "../pages.c"
 
 static int pages_test_init(struct kunit *test)
@@ -127,11 +126,51 @@ static void a_buffer_is_whole_pages(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, buf.va);
 }
 
+/* 513 pages: an array of lists, two leaves and the list above them. */
+static void a_list_that_cannot_be_whole_is_none(struct kunit *test)
+{
+	struct kh_dev *dev = test->priv;
+	struct kh_page_list list;
+	bool injected;
+	int err, n;
+
+	for (n = 1; n < 200; n++) {
+		err = WITH_FAILING_ALLOCATION(n, injected,
+					      kh_pages_alloc(dev, 513, &list));
+		if (!injected)
+			break;
+		if (err) {
+			KUNIT_EXPECT_EQ(test, err, -ENOMEM);
+			KUNIT_EXPECT_NULL(test, list.lists);
+		}
+		/* Harmless after a failure: so callers can have one way out. */
+		kh_pages_free(dev, &list);
+	}
+	KUNIT_EXPECT_GT(test, n, 4);
+	KUNIT_ASSERT_EQ(test, err, 0);
+	kh_pages_free(dev, &list);
+}
+
+static void a_buffer_that_cannot_be_is_none(struct kunit *test)
+{
+	struct kh_dev *dev = test->priv;
+	struct kh_buf buf;
+	bool injected;
+	int err;
+
+	err = WITH_FAILING_ALLOCATION(1, injected, kh_buf_alloc(dev, 5000, &buf));
+	KUNIT_EXPECT_TRUE(test, injected);
+	KUNIT_EXPECT_EQ(test, err, -ENOMEM);
+	kh_buf_free(dev, &buf);
+}
+
 static struct kunit_case pages_test_cases[] = {
 	KUNIT_CASE(every_entry_is_where_the_device_looks),
 	KUNIT_CASE(a_list_that_is_not_full_has_the_levels_it_needs),
 	KUNIT_CASE(sizes_that_cannot_be_are_refused),
 	KUNIT_CASE(a_buffer_is_whole_pages),
+	KUNIT_CASE(a_list_that_cannot_be_whole_is_none),
+	KUNIT_CASE(a_buffer_that_cannot_be_is_none),
 	{}
 };
 

@@ -19,6 +19,7 @@ VARIANTS = {
              "-DKEYHOLE_SANITIZE=address,undefined",
              # Several sources to a compilation: a third of the time, most of which goes into headers.
              "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
+    "bookworm/plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],  # in the other root, a place of its own
     "fuzz": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
              "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g1", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1",
              "-DKEYHOLE_FUZZ=ON", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
@@ -54,10 +55,13 @@ def native(place, variant="plain", tests=True, only=()):
             place.run_logged(["cmake", "-G", "Ninja", "-S", checkout.TOP, "-B", directory,
                               "-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
                               "-DCMAKE_INSTALL_PREFIX=/usr", f"-DKEYHOLE_RDMA_CORE_SOURCE={RDMA_CORE}",
-                              f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include", *VARIANTS[variant]],
+                              f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include",
+                              "-DCMAKE_REQUIRE_FIND_PACKAGE_GTest=ON", *VARIANTS[variant]],
                              log, f"configuring the {variant} build", append=False)
-        targets = [f"--target={name}" for name in only] if only else [] if tests else [f"--target={folder}/all" for folder in GUEST_FOLDERS
-                                    if (checkout.TOP / folder / "CMakeLists.txt").exists()]
+        if not only and not tests:
+            only = [f"{folder}/all" for folder in GUEST_FOLDERS
+                    if (checkout.TOP / folder / "CMakeLists.txt").exists()]
+        targets = [f"--target={name}" for name in only]
         place.run_logged(["cmake", "--build", directory, "-j", host.cpus(), *targets],
                          log, f"the {variant} build", append=True, environment=compiler_cache())
 
@@ -96,12 +100,13 @@ def module(place, kernel, warnings=False, sparse=False):
             source = checkout.TOP / name
             if source.is_dir():
                 # Only what changed, by time and size, so that make has little to do; and what is gone, goes.
-                place.run_logged(["rsync", "-a", "--delete", "--exclude=*.o", "--exclude=*.ko", "--exclude=.*.cmd",
+                place.run_logged(["rsync", "-a", "--delete", "--exclude=*.o", "--exclude=*.gcno", "--exclude=*.ko", "--exclude=.*.cmd",
                                   "--exclude=*.mod", "--exclude=*.mod.c", f"{source}/", f"{directory}/{name}/"],
                                  log, "copying the module's sources")
             else:
                 shutil.copy2(source, directory / name)
-        options = [*(["W=1"] if warnings else []), *(["C=2", "CHECK=sparse"] if sparse else [])]
+        options = [*(["W=1"] if warnings else []), *(["C=2", "CHECK=sparse"] if sparse else []),
+                   *(["KEYHOLE_GCOV=1"] if kernel.name == "debug" and not checks else [])]
         place.run_logged(["make", "-j", host.cpus(), "-C", kernel.build, f"M={directory}", *options, "modules"],
                          log, f"building keyhole.ko for {kernel.title}", append=True)
         if checks:

@@ -10,22 +10,18 @@ import subprocess
 import sys
 
 from . import bench as benchmarks
-from . import build, checkout, fuzz as fuzzers, host, kernel, room, root, say, splats, suites, vm
+from . import build, checkout, coverage, fuzz as fuzzers, host, kernel, room, root, say, splats, suites, user_space, vm
 
 NEVER_RAN = 125  # exit status of `lab run` when the VM never got to the command, or ended under it
 MAIN_JOB = checkout.TOP / "tests/vm/main_job.py"
 
 
-def new_room(shown=()):
+def new_room(shown=(), definition=root.LAB):
     """A room with the checkout and its builds in it."""
     checkout.build_dir().mkdir(parents=True, exist_ok=True)
     host.compiler_cache_dir().mkdir(parents=True, exist_ok=True)
-    return room.Room(root.ensure(), [room.Shown(checkout.TOP), room.Shown(checkout.build_dir()),
+    return room.Room(root.ensure(definition), [room.Shown(checkout.TOP), room.Shown(checkout.build_dir()),
                                      room.Shown(host.compiler_cache_dir()), *shown])
-
-
-def chosen_kernel(name):
-    return kernel.debug(root.ensure(), new_room) if name == "debug" else kernel.stock(root.ensure())
 
 
 def working_directory():
@@ -50,8 +46,15 @@ def prepare(place, machine):
 
 def machine_of(arguments):
     memory = arguments.memory or (2048 if arguments.kernel == "debug" else 1536)
-    return vm.Machine(chosen_kernel(arguments.kernel), hca=arguments.hca, memory=memory,
+    # Debian 12's root has no kernel of its own; the one that belongs to it comes as a layer, with its modules.
+    usual = "6.1" if arguments.root == "bookworm" else "stock"
+    return vm.Machine(kernel.named(arguments.kernel or usual, root.ensure(), new_room), hca=arguments.hca, memory=memory,
                       cpus=arguments.cpus)
+
+
+def session_of(arguments, machine, what):
+    return user_space.session(suites.Context(new_room, prepare), machine, f"{what}-{os.getpid()}",
+                              root.NAMED[arguments.root])
 
 
 def run(arguments):
@@ -64,12 +67,9 @@ def run(arguments):
     machine = machine_of(arguments)
     command = arguments.command or ["python3", str(MAIN_JOB)]
     stdin = subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else sys.stdin
-    with new_room(machine.kernel.shown) as place:
-        prepare(place, machine)
-        name = f"run-{os.getpid()}"
+    with session_of(arguments, machine, "run") as session:
         say.note(f"booting {machine.kernel.title} in a VM (half a minute to two where there is no KVM)")
-        result = vm.Session(place, machine, name).run(command, working_directory(), stdin=stdin,
-                                                      timeout=arguments.timeout)
+        result = session.run(command, working_directory(), stdin=stdin, timeout=arguments.timeout)
     if result.timed_out:
         raise say.LabError(f"the VM was ended after {say.seconds(arguments.timeout)}; logs: "
                            f"{result.console}, {result.keyholed}")
@@ -88,16 +88,23 @@ def shell(arguments):
     if not sys.stdin.isatty():
         raise say.LabError("`lab shell` needs a terminal; `lab run -- CMD` does not")
     machine = machine_of(arguments)
-    with new_room(machine.kernel.shown) as place:
-        prepare(place, machine)
-        session = vm.Session(place, machine, f"shell-{os.getpid()}")
+    with session_of(arguments, machine, "shell") as session:
         session.shell(working_directory())
     return 0
 
 
 def test(arguments):
     """Run the tests: native ones, the module's build, those in a VM on the stock and on the debug kernel."""
-    return suites.run(suites.Context(new_room, prepare), arguments.suites)
+    return suites.run(suites.Context(new_room, prepare, arguments.long), arguments.suites)
+
+
+def show_coverage(arguments):
+    """List the lines of the module that the last `lab test` did not reach on the debug kernel."""
+    if not coverage.merged().exists():
+        raise say.LabError("there is no coverage yet: `lab test debug` measures it")
+    chosen = chosen_kernel("debug")
+    with new_room(chosen.shown) as place:
+        return coverage.show(place, build.module_dir(chosen))
 
 
 def bench(arguments):
@@ -116,7 +123,7 @@ def fuzz(arguments):
 
 def exec_(arguments):
     """Run a command in the lab's root, without a VM: a compiler, gdb, a native test."""
-    with new_room([room.Shown(path) for path in arguments.share]) as place:
+    with new_room([room.Shown(path) for path in arguments.share], root.NAMED[arguments.root]) as place:
         return place.run(arguments.command or ["bash"], cwd=os.getcwd())
 
 
@@ -165,8 +172,12 @@ def parser():
         return sub
 
     def machine_options(sub):
-        sub.add_argument("--kernel", choices=["stock", "debug"], default="stock",
-                         help="Debian's kernel, or the small one full of checks")
+        sub.add_argument("--kernel", choices=kernel.NAMES,
+                         help="Debian's (stock, the default), the small one full of checks, Debian 12's, or the "
+                              "newest packaged one")
+        sub.add_argument("--root", choices=root.NAMED, default="trixie",
+                         help="the user space: the lab's own, or Debian 12's with its rdma-core and, by default, "
+                              "its kernel")
         sub.add_argument("--hca", choices=["keyhole", "rxe", "none"], default="keyhole",
                          help="the adapters: Keyhole's, or Soft-RoCE to compare with")
         sub.add_argument("--memory", type=number(512, 1 << 20, "MiB of memory"), metavar="MIB",
@@ -183,6 +194,9 @@ def parser():
     sub.add_argument("suites", nargs="*", type=one_of(list(suites.all_suites(None))), metavar="SUITE",
                      help="only these, of: " + ", ".join(suites.all_suites(None))
                           + f" (without any: {', '.join(suites.USUAL)})")
+    sub.add_argument("--long", action="store_true", help="ten times as much of what has no end of its own; "
+                     f"without suites: {', '.join(suites.EVERYTHING)}")
+    command("coverage", show_coverage)
     sub = command("bench", bench)
     sub.add_argument("parts", nargs="*", type=one_of(["native", "guest"]), metavar="PART",
                      help="only these: native, guest")
@@ -193,6 +207,7 @@ def parser():
                      help="after which it ends")
     sub.add_argument("--input", type=pathlib.Path, metavar="FILE", help="run this one, as a find left it")
     sub = command("exec", exec_)
+    sub.add_argument("--root", choices=root.NAMED, default="trixie", help="the lab's own, or Debian 12's")
     sub.add_argument("--share", action="append", default=[], type=pathlib.Path, metavar="DIR",
                      help="show DIR in the root, at its own path")
     sub.add_argument("command", nargs="*", metavar="-- CMD")

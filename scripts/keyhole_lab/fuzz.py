@@ -13,7 +13,6 @@ import time
 from . import build, checkout, host, room, say
 
 TARGETS = ("vfio_user", "admin", "queues")
-SECONDS = 60        # of each, in `lab test`
 AT_ONCE = 2
 FOREVER = 0         # of libFuzzer's -max_total_time
 GRACE = 120         # seconds for the corpus before and the clean-up after

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A room: a process tree that sees the lab's root, the checkout, and nothing else that was there before.
 
-A room is an overlay mount of two read-only directories, the root and above it a *layer* of this run's own
+A room is an overlay mount of read-only directories, the root and above it a *layer* of this run's own
 (an installation of what was built, and empty directories to mount on), in a mount and process namespace
-of its own. So:
+of its own. Between the two there may be more: another kernel, say. So:
 
 - programs in it find what `cmake --install` would have given a real system, in the real places;
 - nothing can dirty the root that other runs share;
@@ -46,6 +46,19 @@ class Shown:
         return self.at or str(self.host.resolve())
 
 
+@dataclasses.dataclass(frozen=True)
+class Laid:
+    """A host directory that lies over the root, file by file, and under the run's own layer."""
+    host: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    """Another root, as another room has it, at a path in this one: for a guest that is to see that."""
+    room: object
+    at: str
+
+
 class Room:
     """A context: makes the run's directory, and removes it at the end.
 
@@ -54,7 +67,9 @@ class Room:
 
     def __init__(self, root, shown=()):
         self.root = root
-        self.shown = list(shown)
+        self.laid = [item.host for item in shown if isinstance(item, Laid)]
+        self.inner = [item for item in shown if isinstance(item, Inner)]
+        self.shown = [item for item in shown if isinstance(item, Shown)]
         self.processes = []
 
     def __enter__(self):
@@ -84,9 +99,11 @@ class Room:
         """The host command line that runs `command` (a list) in the room."""
         for item in self.shown:
             (self.layer / item.target().lstrip("/")).mkdir(parents=True, exist_ok=True)
+        for item in self.inner:
+            (self.layer / item.at.lstrip("/")).mkdir(parents=True, exist_ok=True)
         new = shlex.quote(str(self.mountpoint))
-        lower = shlex.quote(f"lowerdir={self.layer}:{self.root}")
-        script = [f"mount -t overlay -o {lower} keyhole {new}",
+        script = [f"mount -t overlay -o {self.lower()} keyhole {new}",
+                  *(f"mount -t overlay -o {item.room.lower()} keyhole {new}{item.at}" for item in self.inner),
                   f"mount -t proc proc {new}/proc",
                   f"mount --rbind /sys {new}/sys",
                   f"mount --rbind /dev {new}/dev"]
@@ -106,6 +123,10 @@ class Room:
                       f"sh -c 'cd \"$0\" && exec \"$@\"' {shlex.quote(str(cwd))} \"$@\" || exit $?")
         script.append("exit 0")
         return isolated(["sh", "-euc", "\n".join(script), "sh", *map(str, command)])
+
+    def lower(self):
+        """What the overlay is made of, as a word for the shell."""
+        return shlex.quote("lowerdir=" + ":".join(map(str, [self.layer, *self.laid, self.root])))
 
     def run(self, command, cwd="/", environment=None, **popen):
         """Runs a command to its end, sharing the lab's terminal; returns its status."""

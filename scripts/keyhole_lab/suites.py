@@ -6,10 +6,27 @@ time limit. The order is that of the cost of a failure: what takes seconds comes
 """
 
 import dataclasses
+import functools
 import time
 import xml.etree.ElementTree
 
-from . import build, checkout, fuzz, kernel, root, say, splats, vm
+from . import build, checkout, coverage, fuzz, kernel, root, say, splats, user_space, vm
+
+
+@dataclasses.dataclass(frozen=True)
+class Tier:
+    """How much of what has no end of its own. Every count is here, and reaches the guest as KEYHOLE_<NAME>."""
+    kills: int          # of processes at random moments
+    cycles: int         # of making and unmaking every object
+    fuzz_seconds: int   # for each fuzzer and each random driver
+
+    def settings(self):
+        return {f"KEYHOLE_{name.upper()}": value for name, value in dataclasses.asdict(self).items()}
+
+
+# In full on Debian's own kernel; in brief on others, of which the debug kernel takes ten times as long for each.
+FULL, BRIEF = Tier(kills=20, cycles=50, fuzz_seconds=60), Tier(kills=5, cycles=5, fuzz_seconds=20)
+LONG = {FULL: Tier(kills=200, cycles=1000, fuzz_seconds=600), BRIEF: Tier(kills=50, cycles=100, fuzz_seconds=600)}
 
 
 @dataclasses.dataclass
@@ -26,12 +43,13 @@ class Count:
 class Context:
     new_room: object      # makes a room
     prepare: object       # builds and installs what a VM needs into a room
+    long: bool = False    # more of everything: LONG
     counts: list = dataclasses.field(default_factory=list)
 
 
-def native(context, variant, title):
+def native(context, variant, title, definition=root.LAB):
     """The native tests (ctest) of one build variant."""
-    with context.new_room() as place, build.build_lock():
+    with context.new_room(definition=definition) as place, build.build_lock():
         build.native(place, variant)
         report = build.native_dir(variant) / "tests.xml"
         report.unlink(missing_ok=True)
@@ -75,7 +93,7 @@ def fuzzers(context):
     with context.new_room(fuzz.shown()) as place:
         with build.build_lock():
             fuzz.prepare(place, fuzz.TARGETS)
-        results = fuzz.run(place, fuzz.TARGETS, fuzz.SECONDS)
+        results = fuzz.run(place, fuzz.TARGETS, (LONG[FULL] if context.long else FULL).fuzz_seconds)
     return [Count(f"fuzzer: {r.target}", passed=int(not r.failed), failed=int(r.failed), seconds=r.seconds, note=r.note)
             for r in results]
 
@@ -108,14 +126,15 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-def guest(context, chosen, script, title, timeout, memory):
+def guest(context, chosen, script, title, timeout, memory, tier=BRIEF, definition=root.LAB):
     """A script of tests/vm, with its arguments, in a VM; its parts leave their counts behind."""
     program, *arguments = script.split()
-    machine = vm.Machine(chosen, memory=memory)
-    with context.new_room(chosen.shown) as place:
-        context.prepare(place, machine)
+    tier = LONG[tier] if context.long else tier
+    timeout = timeout * 3 if context.long else timeout
+    machine = vm.Machine(chosen, memory=memory, settings=tier.settings())
+    with user_space.session(context, machine, f"test-{chosen.name}", definition) as session:
         with say.step(f"{title}: a VM with {chosen.title}"):
-            result = vm.Session(place, machine, f"test-{chosen.name}").run(
+            result = session.run(
                 ["python3", str(checkout.TOP / "tests/vm" / program), *arguments], checkout.TOP, timeout=timeout)
     counts = [Count(f"{title}: {s['suite']}", s["passed"], s["failed"], s["skipped"], s.get("seconds", 0),
                     s.get("note", "")) for s in result.suites]
@@ -129,6 +148,23 @@ def guest(context, chosen, script, title, timeout, memory):
     return counts
 
 
+def other_kernel(context, name, script):
+    """Debian's kernel of another suite: the module's build without a warning, then `script` in a VM."""
+    chosen = kernel.named(name, root.ensure(), context.new_room)
+    with context.new_room(chosen.shown) as place, build.build_lock():
+        build.module(place, chosen, warnings=True)
+    title = f"kernel {name}"
+    return [Count(f"{title}: module, W=1", passed=1),
+            *guest(context, chosen, script, title, 3000 if "--all" in script else 1200, 1536)]
+
+
+def bookworm(context):
+    """Debian 12: its g++ and rdma-core build everything and pass the native tests; its programs run on its kernel."""
+    chosen = kernel.named("6.1", root.ensure(), context.new_room)
+    return [*native(context, user_space.VARIANT, "native tests, Debian 12", root.BOOKWORM),
+            *guest(context, chosen, "on_bookworm.py", "Debian 12", 1200, 1536, root.BOOKWORM)]
+
+
 def log_is_clean(result, chosen, title):
     """The kernel's log as a test: the guest's own copy and what reached the console."""
     log = result.dmesg + result.console.read_text(errors="replace")
@@ -139,8 +175,24 @@ def log_is_clean(result, chosen, title):
                  note=found[0][:60] if found else "")
 
 
-# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name.
-USUAL = ("native", "asan", "tsan", "fuzz", "module", "stock", "debug")
+def module_coverage(context):
+    """The lines of the module that ran in the boots so far, against the target."""
+    chosen = kernel.debug(root.ensure(), context.new_room)
+    with context.new_room(chosen.shown) as place:
+        summary = coverage.merge(place, build.module_dir(chosen))
+    percent = summary["line_percent"]
+    say.note(f"the module's code: {summary['line_covered']} of {summary['line_total']} lines reached on the debug kernel "
+             f"({percent} %; `lab coverage` lists the others)")
+    reached = percent >= coverage.TARGET
+    return Count("debug kernel: coverage", passed=int(reached), failed=int(not reached),
+                 note=f"{percent} % of the module's lines, wanted {coverage.TARGET} %")
+
+
+# What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name, as
+# are those that run everything on a kernel that is usually tested in brief; with --long everything runs that there is.
+USUAL = ("native", "asan", "tsan", "fuzz", "module", "stock", "debug", *kernel.SUITES)
+EVERYTHING = ("native", "asan", "tsan", "fuzz", "module", "stock", "debug-all",
+              *(f"{name}-all" for name in kernel.SUITES), "bookworm")
 
 
 def all_suites(context):
@@ -150,18 +202,23 @@ def all_suites(context):
         "tsan": lambda: threads(context),
         "fuzz": lambda: fuzzers(context),
         "module": lambda: module(context),
-        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536),
+        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536,
+                               FULL),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",
                                "debug kernel", 1800, 2048),
         "debug-all": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py --all",
                                    "debug kernel, all", 3000, 2048),
-    }
+    } | {
+        f"{name}{'-all' if more else ''}": functools.partial(other_kernel, context, name, f"on_other.py{more}")
+        for name in kernel.SUITES for more in ("", " --all")
+    } | {"bookworm": lambda: bookworm(context)}
 
 
 def run(context, chosen):
     """Runs the chosen suites (the usual ones where none is), prints the table, returns the exit status."""
     suites = all_suites(context)
-    for name in chosen or USUAL:
+    coverage.forget()
+    for name in chosen or (EVERYTHING if context.long else USUAL):
         start = time.monotonic()
         try:
             counts = suites[name]()
@@ -171,6 +228,12 @@ def run(context, chosen):
         if not any(c.seconds for c in counts):
             counts[0].seconds = time.monotonic() - start
         context.counts += counts
+    if coverage.boots():
+        try:
+            context.counts.append(module_coverage(context))
+        except say.LabError as error:
+            say.note(str(error))
+            context.counts.append(Count("debug kernel: coverage", failed=1, note=error.summary()))
     return summary(context.counts)
 
 

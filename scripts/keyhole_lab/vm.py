@@ -19,11 +19,14 @@ import sys
 import termios
 import time
 
-from . import checkout, requests, say
+from . import checkout, coverage, requests, say
 from .room import PRIVATE
 
 GUEST = pathlib.Path(__file__).parent / "guest"
+INNER = "/inner"         # where the VM's room shows another room's root
 NEVER_STARTED = 125
+VIRTME_INIT = "usr/lib/python3/dist-packages/virtme/guest/virtme-init"
+PATIENCE = 900           # seconds that a guest may take for its devices
 
 
 @dataclasses.dataclass
@@ -35,6 +38,7 @@ class Machine:
     memory: int = 1536     # MiB
     cpus: int = 2          # never fewer: see the note on fences in Documentation/hardware.md
     kopts: tuple = ()
+    settings: dict = dataclasses.field(default_factory=dict)   # more of the guest's environment
 
 
 @dataclasses.dataclass
@@ -70,8 +74,11 @@ def socket(number):
 class Session:
     """A VM from its start to its end, for one command or one interactive shell."""
 
-    def __init__(self, place, machine, name):
+    def __init__(self, place, machine, name, user_space=None, builds=None):
+        """`user_space`: the room whose files the guest sees, where not `place` itself, which must then show it
+        at INNER; `builds`: where the guest finds what was built for it."""
         self.place, self.machine, self.name = place, machine, name
+        self.user_space, self.builds = user_space or place, builds or checkout.build_dir()
         self.control = f"{PRIVATE}/control.sock"
         self.console_log = checkout.log(f"{name}-console")
         self.keyholed_log = checkout.log(f"{name}-keyholed")
@@ -103,17 +110,20 @@ class Session:
         """virtme-run's command line. `guest_command` None means an interactive shell."""
         machine = self.machine
         megabytes = f"{machine.memory}M"
-        # modules: those of the root for its own kernel; the debug kernel has all built in.
-        command = ["virtme-run", "--kimg", machine.kernel.image,
-                   "--mods", "auto" if machine.kernel.name == "stock" else "none",
+        # modules: those of the room; the debug kernel has all built in.
+        root = ["--root", INNER] if self.user_space is not self.place else []
+        command = ["virtme-run", *root, "--kimg", machine.kernel.image,
+                   "--mods", "auto" if machine.kernel.modular else "none",
                    "--memory", megabytes, "--cpus", str(machine.cpus),
                    "--overlay-rwdir=/etc", "--overlay-rwdir=/var", "--overlay-rwdir=/root",
-                   f"--rwdir={checkout.TOP}", f"--rwdir={PRIVATE}",
+                   f"--rwdir={checkout.TOP}={checkout.TOP}", f"--rwdir={PRIVATE}={PRIVATE}",
                    "--kopt", "net.ifnames=0", "--kopt", "loglevel=4", "--kopt", "console=ttyS1"]
+        if self.user_space is not self.place:  # which else is in the guest's root
+            command += [f"--rwdir={checkout.build_dir()}={checkout.build_dir()}"]
         # Watchdogs that go by the clock would bark at a busy host, not at a fault.
         for option in ("nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "workqueue.watchdog_thresh=0"):
             command += ["--kopt", option]
-        if machine.kernel.name != "stock":  # without an initramfs, 9p's mount tag is the root device's name
+        if not machine.kernel.modular:  # without an initramfs, 9p's mount tag is the root device's name
             command += ["--kopt", "root=/dev/root", "--kopt", "kunit.enable=1"]
         for option in machine.kopts:
             command += ["--kopt", option]
@@ -142,16 +152,29 @@ class Session:
     def write_settings(self):
         values = {"KEYHOLE_KERNEL": self.machine.kernel.name, "KEYHOLE_HCA": self.machine.hca,
                   "KEYHOLE_HCAS": self.machine.hcas if self.machine.hca != "none" else 0,
-                  "KEYHOLE_TOP": checkout.TOP, "KEYHOLE_BUILD": checkout.build_dir()}
+                  "KEYHOLE_TOP": checkout.TOP, "KEYHOLE_BUILD": self.builds, **self.machine.settings}
         # rdma-core's udev rule would name the devices after their PCI slots; the driver's names say more.
-        rules = self.place.layer / "etc/udev/rules.d"
+        rules = self.user_space.layer / "etc/udev/rules.d"
         rules.mkdir(parents=True, exist_ok=True)
         (rules / "60-rdma-persistent-naming.rules").write_text("# the lab keeps the kernel's names\n")
         (self.place.directory / "settings").write_text(
             "".join(f"export {key}={shlex.quote(str(value))}\n" for key, value in values.items()))
 
+    def make_init_patient(self):
+        """virtme's first program waits two minutes for udev and then turns the machine off without a word. With a
+        debug kernel, under emulation, on a busy host, udev may need longer."""
+        text = (self.place.root / VIRTME_INIT).read_text()
+        patient = text.replace("udevadm settle\n", f"udevadm settle --timeout={PATIENCE}\n")
+        if patient == text:
+            raise say.LabError(f"virtme's init ({VIRTME_INIT}) does not wait for udev as it used to: see {__file__}")
+        target = self.place.layer / VIRTME_INIT
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(patient)
+        target.chmod(0o755)
+
     def start(self, command, cwd, **popen):
         self.write_settings()
+        self.make_init_patient()
         self.keyholed_log.write_bytes(b"")
         if self.machine.hca == "keyhole":
             self.start_keyholed()
@@ -217,6 +240,8 @@ class Session:
         dmesg = self.place.directory / "dmesg"
         text = dmesg.read_text(errors="replace") if dmesg.exists() else ""
         suites = [json.loads(path.read_text()) for path in sorted(self.place.directory.glob("results-*.json"))]
+        if self.name.startswith("test-"):
+            coverage.keep(self.place.directory / "gcov", self.name)
         for path in self.place.directory.glob("*.log"):
             keep(path, checkout.log(f"{self.name}-{path.stem}"))
         return Result(status, self.console_log, self.keyholed_log, text, timed_out, suites)

@@ -26,6 +26,12 @@ from keyhole_lab.say import table  # noqa: E402, F401 (for the programs beside t
 # The debug kernel under emulation takes several times as long for everything.
 PATIENCE = 4 if os.environ.get("KEYHOLE_KERNEL") == "debug" else 1
 
+# How much of what has no end of its own: `lab test` says it (Tier in scripts/keyhole_lab/suites.py), or whoever runs one test.
+KILLS = int(os.environ.get("KEYHOLE_KILLS", 5))
+CYCLES = int(os.environ.get("KEYHOLE_CYCLES", 5))
+FUZZ_SECONDS = int(os.environ.get("KEYHOLE_FUZZ_SECONDS", 20))
+SEED = int(os.environ.get("KEYHOLE_SEED", time.time_ns() % 100000))
+
 
 @dataclasses.dataclass
 class Adapter:
@@ -154,6 +160,22 @@ def pair(server, client, server_command, client_command, port=None, timeout=60):
             server_process.kill()
     text = f"client:\n{outcome.text}\nserver (status {server_process.returncode}):\n{said}"
     return Outcome(outcome.passed and server_process.returncode == 0, text, time.monotonic() - start)
+
+
+def settle(condition, what, seconds=20):
+    """Waits until a condition holds."""
+    deadline = time.monotonic() + seconds * PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} within {seconds * PATIENCE} s")
+        time.sleep(0.2)
+
+
+def device_holds():
+    """All objects of all adapters as the device counts them, but for what comes and goes by itself."""
+    answer = ask("control", command='{"command": "stats"}')
+    return [{kind: hca["objects"][kind] for kind in ("contexts", "pds", "cqs", "qps", "srqs", "mkeys")}
+            for hca in answer["hcas"]]
 
 
 _numbers = itertools.count()

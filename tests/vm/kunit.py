@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 
+import faults
 import guest
 
 MODULE = pathlib.Path("/usr/lib/keyhole/keyhole_test.ko")
 
 
 def main():
+    faults.set_up()
     before = subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True).stdout.count("\n")
     loaded = guest.run(["insmod", str(MODULE)], timeout=180)
     log = subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True).stdout.splitlines()[before:]

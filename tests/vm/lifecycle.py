@@ -17,10 +17,9 @@ import sys
 import time
 
 import guest
+from guest import SEED, settle
 
-KILLS = 20 // guest.PATIENCE
-CYCLES = 3
-SEED = int(os.environ.get("KEYHOLE_SEED", time.time_ns() % 100000))
+CYCLES = 3  # of what takes a device down and up again
 
 
 def resources():
@@ -28,14 +27,6 @@ def resources():
     output = subprocess.run(["rdma", "-j", "resource", "show"], stdout=subprocess.PIPE, text=True, check=True).stdout
     return {entry["ifname"]: {kind: entry.get(kind, 0) for kind in ("pd", "cq", "qp", "cm_id", "mr", "ctx", "srq")}
             for entry in json.loads(output)}
-
-
-def settle(condition, what, seconds=20):
-    deadline = time.monotonic() + seconds * guest.PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} within {seconds * guest.PATIENCE} s")
-        time.sleep(0.2)
 
 
 class Traffic:
@@ -101,9 +92,9 @@ def write(path, text):
 def processes_killed_at_any_moment_leave_nothing_behind():
     adapters, random_ = two(), random.Random(SEED)
     before = resources()
-    for count in range(KILLS):
+    for count in range(guest.KILLS):
         program = random_.choice(["ib_write_bw", "ib_read_bw", "ib_send_bw"])
-        traffic = Traffic(adapters, 18700 + count, program)
+        traffic = Traffic(adapters, 18800 + count % 200, program)
         time.sleep(random_.uniform(0, 1.5) * guest.PATIENCE)
         random_.shuffle(traffic.processes)
         traffic.kill()

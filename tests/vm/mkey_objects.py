@@ -13,29 +13,13 @@ import sys
 import time
 
 import guest
+from guest import SEED, device_holds, settle
 
 PROGRAM = guest.BUILD / "plain/tests/vm/mkey_objects"
-KILLS = 12 // guest.PATIENCE
-SEED = int(os.environ.get("KEYHOLE_SEED", time.time_ns() % 100000))
-
-
-def device_holds():
-    """All objects of all adapters as the device counts them, but for what comes and goes by itself."""
-    answer = guest.ask("control", command='{"command": "stats"}')
-    return [{kind: hca["objects"][kind] for kind in ("contexts", "pds", "cqs", "qps", "srqs", "mkeys")}
-            for hca in answer["hcas"]]
 
 
 def mkeys():
     return sum(objects["mkeys"] for objects in device_holds())
-
-
-def settle(condition, what, seconds=20):
-    deadline = time.monotonic() + seconds * guest.PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} within {seconds * guest.PATIENCE} s")
-        time.sleep(0.2)
 
 
 def start_holding(device):
@@ -64,12 +48,12 @@ def a_killed_process_leaves_no_mkey():
         holder.kill()
         holder.wait()
     settle(lambda: device_holds() == before, "the device holds what it held before a kill of 600 objects")
-    for _ in range(KILLS):  # and at any moment on the way there
+    for _ in range(guest.KILLS):  # and at any moment on the way there
         holder = start_holding(device)
         time.sleep(random_.uniform(0, 1) * guest.PATIENCE)
         holder.kill()
         holder.wait()
-    settle(lambda: device_holds() == before, f"the device holds {before} after {KILLS} kills, not {device_holds()},")
+    settle(lambda: device_holds() == before, f"the device holds {before} after {guest.KILLS} kills, not {device_holds()},")
 
 
 def the_module_goes_under_a_process_that_holds_them():

@@ -5,7 +5,8 @@
   on_debug.py [--all]
 
 Each pyverbs class costs half a minute here, most of it Python's own start. Without --all those run that
-reach other code of the driver than our own programs do, or take it down in another order.
+reach other code of the driver than our own programs do, or take it down in another order; and only such
+allocations fail as the driver asks for.
 """
 
 import sys
@@ -15,7 +16,8 @@ import guest
 PYVERBS = ("AHTest", "CqEventsTestCase", "ForkAPITest", "test_mr.MRTest", "MWTest", "QPTest", "CMTestCase", "SrqTestCase")
 
 if __name__ == "__main__":
-    chosen = () if "--all" in sys.argv[1:] else PYVERBS
+    everything = "--all" in sys.argv[1:]
+    pyverbs = () if everything else PYVERBS
     sys.exit(guest.run_programs(
-        "kunit.py", "checks.py", "mkey_objects.py", " ".join(["pyverbs_table.py", *chosen]), "lifecycle.py",
-        "main_job.py"))
+        "kunit.py", "fail_nth.py --all" if everything else "fail_nth.py", "random_uverbs.py", "cycles.py", "checks.py",
+        "mkey_objects.py", " ".join(["pyverbs_table.py", *pyverbs]), "lifecycle.py", "main_job.py"))

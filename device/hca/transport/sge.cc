@@ -23,8 +23,7 @@ class Collector {
         make_room();
       if (found_.bytes >= limit_) return true;
       if (from.indirect() && !packing_) {
-        Found more =
-            from.next(&spans_[found_.spans], kSpans - found_.spans, limit_ - found_.bytes);
+        Found more = from.next(&spans_[found_.spans], kSpans - found_.spans, limit_ - found_.bytes);
         if (more.spans == 0) [[unlikely]]
           return false;
         found_.spans += static_cast<uint32_t>(more.spans);
@@ -164,8 +163,7 @@ Scattered scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> 
     offset = 0;
     while (part > 0) {
       // Of an indirect key one packet at a time.
-      const uint32_t step =
-          cursor->indirect() ? std::min(part, unit - (done & (unit - 1))) : part;
+      const uint32_t step = cursor->indirect() ? std::min(part, unit - (done & (unit - 1))) : part;
       if (!store(*cursor, from, step)) [[unlikely]]
         return {done, local_protection(cursor->why(KH_SYN_LOCAL_KEY))};
       done += step;

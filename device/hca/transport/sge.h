@@ -62,8 +62,8 @@ struct Spans {
 };
 
 // Finds the bytes [offset, offset + length) of what the entries name, for reading. Stops early when
-// `spans` is full; then it gives a multiple of `unit` bytes (a power of 2, at most kPacket), and not
-// none. The rest of each entry that it touches is checked too.
+// `spans` is full; then it gives a multiple of `unit` bytes (a power of 2, at most kPacket), and
+// not none. The rest of each entry that it touches is checked too.
 Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
                 uint64_t offset, uint32_t length, uint32_t unit, Spans& spans);
 

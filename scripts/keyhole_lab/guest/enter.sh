@@ -31,6 +31,7 @@ else
 fi
 if [ "$KEYHOLE_KERNEL" = debug ]; then
 	sh "$here/leaks.sh"
+	sh "$here/coverage.sh"
 fi
 dmesg > /run/keyhole/dmesg
 exit $status
