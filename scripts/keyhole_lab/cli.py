@@ -113,7 +113,7 @@ def bench(arguments):
 
 
 def fuzz(arguments):
-    """Run a fuzzer (vfio_user, admin, queues) until it is interrupted or finds something; or one input again.
+    """Run a fuzzer until it is interrupted or finds something; or one input again.
 
     What it learns is kept in the cache. Without a name, all of them, each for --seconds.
     """

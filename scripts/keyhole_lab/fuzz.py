@@ -12,7 +12,7 @@ import time
 
 from . import build, checkout, host, room, say
 
-TARGETS = ("vfio_user", "admin", "queues")
+TARGETS = ("vfio_user", "admin", "queues", "frames")
 AT_ONCE = 2
 FOREVER = 0         # of libFuzzer's -max_total_time
 GRACE = 120         # seconds for the corpus before and the clean-up after

@@ -204,6 +204,30 @@ def queue_seeds():
     yield "noise", program(0, LOOP_A, b"\x03\x02\x01\x01" + bytes(60), 0, RUN, 3, LOOP_A, u16(4), 8, b"\xff" * 8, RUN, 2, 1, u16(7), 1, 1)
 
 
+# --- frames --------------------------------------------------------------------------------------------------------
+
+def frames_seeds():
+    def send(offset, length, to=3, how=7):
+        return program(11, 1, u16(offset), 20, bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]) + bytes(6), to, how, length)
+
+    def post_rx(offset, length):
+        return program(5, 1, u16(offset), 7, length)
+
+    def peer_sends(length, broadcast=0):
+        return program(4, length, bytes(length), broadcast, 0)
+
+    yield "to_the_peer", send(0, 10) + send(4000, 100) + send(8190, 187, how=1) + send(64, 0, to=1)
+    yield "from_the_peer", post_rx(0, 200) + post_rx(3000, 200) + peer_sends(60) + peer_sends(100, 1) + bytes([7]) \
+        + peer_sends(90) + bytes([6, 1]) + u16(9000) + bytes([7, 250, 7])
+    yield "too_short", post_rx(0, 2) + peer_sends(100) + bytes([7])
+    yield "lies", post_rx(0, 200) + peer_sends(60) + bytes([7, 2, 1, 0, 1, 4, 1, 0, 1]) + peer_sends(60) + bytes([2, 1, 40, 1, 40, 1, 40, 2])
+    yield "ports", bytes([3, 0, 7]) + u16(100) + bytes([1]) + send(0, 100) + bytes([3, 1, 4]) + u16(1500) + bytes([1]) + send(0, 10)
+    yield "memory_goes", post_rx(0, 200) + bytes([0, 4, 0]) + peer_sends(60) + send(0, 100) + bytes([0, 4, 2]) + peer_sends(60)
+    yield "roce", program(11, 1, u16(0), 40, bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45]) + bytes(8) + bytes([17]) + bytes(12)
+                          + bytes([0x12, 0xb7, 0x12, 0xb7]), 3, 7, 30)
+    yield "rewritten", send(0, 10) + program(1, 8, 8, b"\xff" * 8) + send(0, 10)
+
+
 # --- vfio_user -----------------------------------------------------------------------------------------------------
 
 COMMANDS = {name: index for index, name in enumerate(
@@ -260,7 +284,8 @@ def vfio_seeds():
 def main():
     corpus = HERE / "corpus"
     shutil.rmtree(corpus, ignore_errors=True)
-    for target, seeds in (("admin", admin_seeds()), ("queues", queue_seeds()), ("vfio_user", vfio_seeds())):
+    for target, seeds in (("admin", admin_seeds()), ("queues", queue_seeds()), ("frames", frames_seeds()),
+                          ("vfio_user", vfio_seeds())):
         directory = corpus / target
         directory.mkdir(parents=True)
         for name, seed in itertools.chain(seeds):
