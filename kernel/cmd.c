@@ -397,9 +397,13 @@ int kh_cmd_detach_mcast(struct kh_dev *dev, u32 qpn, const u8 mgid[16])
 
 	memcpy(cmd.mcast.mgid, mgid, sizeof(cmd.mcast.mgid));
 	err = kh_exec(dev, &cmd, KH_ADM_DETACH_MCAST, qpn, NULL, 0, NULL);
-	/* A group that the QP is not in is the caller's error. */
-	if (err == -ENOENT || err == -EINVAL)
-		return -EINVAL;
+	/*
+	 * The core tells attachments apart by their LID too, which on RoCE means
+	 * nothing: two of one GID are one to the device, and the first to go ends
+	 * it.  An error for the second would keep the QP, and its memory, for ever.
+	 */
+	if (err == -ENOENT)
+		return 0;
 	return kh_destroy_result(dev, KH_ADM_DETACH_MCAST, qpn, err);
 }
 

@@ -293,6 +293,10 @@ static void a_destruction_that_is_refused_ends_the_object_or_the_device(struct k
 	KUNIT_EXPECT_EQ(test, kh_cmd_destroy_pd(&w->fake.dev, 5), -EBUSY);
 	KUNIT_EXPECT_NULL(test, kh_test_fatal_reason);
 
+	/* A QP that is in a group by two LIDs leaves it twice. */
+	w->fake.status = KH_ST_NOENT;
+	KUNIT_EXPECT_EQ(test, kh_cmd_detach_mcast(&w->fake.dev, 5, w->fake.out), 0);
+
 	complete_all(&w->fake.dev.dead);
 	w->fake.status = KH_ST_INVAL;
 	KUNIT_EXPECT_EQ(test, kh_cmd_destroy_pd(&w->fake.dev, 5), 0);

@@ -225,6 +225,47 @@ void queue_pairs(uint64_t memory, uint32_t pd, uint32_t cq) {
   }
 }
 
+// The kernel's core takes two LIDs for two groups; to the device, and to RoCE, it is one.
+void groups(uint64_t memory, uint32_t pd, uint32_t cq) {
+  ib_uverbs_create_qp core{};
+  core.pd_handle = pd;
+  core.send_cq_handle = core.recv_cq_handle = cq;
+  core.max_send_wr = core.max_send_sge = 1;
+  core.qp_type = 4;  // UD
+  keyhole_create_qp_req request{};
+  request.buf_addr = memory;
+  request.buf_len = 8192;
+  request.db_offset = 4096;
+  request.log_sq_blocks = 5;
+  request.has_sq = 1;
+  Answer answer;
+  want(0, send(IB_USER_VERBS_CMD_CREATE_QP, core, answer, request), "UD QP");
+  const uint32_t qp = answer.get<ib_uverbs_create_qp_resp>().qp_handle;
+  // These have no answer, so that nothing may be put into their first field.
+  const auto group = [qp](uint32_t command, uint16_t lid) {
+    struct {
+      ib_uverbs_cmd_hdr header;
+      ib_uverbs_attach_mcast core;
+    } call{};
+    call.header.command = command;
+    call.header.in_words = sizeof(call) / 4;
+    call.core.gid[0] = 0xff;
+    call.core.gid[1] = 0x0e;
+    call.core.gid[15] = 1;
+    call.core.qp_handle = qp;
+    call.core.mlid = lid;
+    return write(fd, &call, sizeof(call)) < 0 ? errno : 0;
+  };
+  want(0, group(IB_USER_VERBS_CMD_ATTACH_MCAST, 1), "group by one LID");
+  want(0, group(IB_USER_VERBS_CMD_ATTACH_MCAST, 2), "the same group by another LID");
+  want(0, group(IB_USER_VERBS_CMD_DETACH_MCAST, 1), "leaving it by the one");
+  want(0, group(IB_USER_VERBS_CMD_DETACH_MCAST, 2), "leaving it by the other");
+  want(EINVAL, group(IB_USER_VERBS_CMD_DETACH_MCAST, 2), "leaving it once more");
+  ib_uverbs_destroy_qp destroy{};
+  destroy.qp_handle = qp;
+  want(0, send(IB_USER_VERBS_CMD_DESTROY_QP, destroy, answer), "destroying a QP that was in a group twice");
+}
+
 int reg(uint32_t pd, uint64_t start, uint64_t length, uint64_t address, uint32_t access, uint32_t* handle = nullptr) {
   ib_uverbs_reg_mr core{};
   core.start = start;
@@ -313,6 +354,7 @@ int main(int argc, char** argv) {
   const uint64_t memory = reinterpret_cast<uint64_t>(map(1 << 22));
   const uint32_t cq = completion_queues(memory);
   queue_pairs(memory + 16384, pd, cq);
+  groups(memory + 65536, pd, cq);
   regions(memory + (1 << 20), pd, other_pd);
   std::printf("%d checks, %d wrong\n", checks, failures);
   return failures ? 1 : 0;
