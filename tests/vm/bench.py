@@ -63,6 +63,7 @@ KEYS = [
     ("type_2_bind_and_invalidate", "/s", None, None),
     ("write_direct", "B/s", None, None),
     ("write_indirect_4k", "B/s", "write_direct", 0.85),
+    ("write_scattered_4k", "B/s", "write_direct", 0.85),
     ("write_each_64b", "B/s", None, None),
     ("write_gathered_64b", "B/s", "write_each_64b", 3),
 ]
