@@ -376,13 +376,14 @@ void a_list_lives(ibv_context* context, const keyhole_alloc_ucontext_resp& limit
 }
 
 void spoiled_lists_are_refused(ibv_context* context, const keyhole_alloc_ucontext_resp& limits) {
-  static uint64_t longest, half_mapped, read_only;
+  static uint64_t longest, half_open, read_only;
   static uint32_t unused;
   longest = limits.max_klm_list;
   uint8_t* memory = map(longest + kPage);
   uint8_t* two = map(2 * kPage);
-  munmap(two + kPage, kPage);
-  half_mapped = at(two) + kPage - 8;
+  // Not unmapped: the next page that is mapped might come to lie there.
+  mprotect(two + kPage, kPage, PROT_NONE);
+  half_open = at(two) + kPage - 8;
   read_only = at(map(kPage, PROT_READ));
 
   constexpr auto kAddr = KEYHOLE_ATTR_KLM_LIST_CREATE_ADDR;
@@ -399,7 +400,7 @@ void spoiled_lists_are_refused(ibv_context* context, const keyhole_alloc_ucontex
       {"address of 4 bytes", EINVAL, [](Call& c) { c[kAddr].len = 4; }},
       {"where nothing is mapped", EFAULT, [](Call& c) { c[kAddr].data = kNoMemory; }},
       {"in the kernel", EFAULT, [](Call& c) { c[kAddr].data = 0xffff888000000000; }},
-      {"half of it mapped", EFAULT, [](Call& c) { c[kAddr].data = half_mapped; }},
+      {"half of it out of reach", EFAULT, [](Call& c) { c[kAddr].data = half_open; }},
       {"beyond the end of addresses", EINVAL, [](Call& c) { c[kAddr].data = UINT64_MAX - 7; }},
       {"without a length", EINVAL, [](Call& c) { c.without(kLength); }},
       {"of no length", EINVAL, [](Call& c) { c[kLength].data = 0; }},
