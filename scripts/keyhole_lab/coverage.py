@@ -53,7 +53,8 @@ def merge(place, module):
             notes = "/" / counts.relative_to(boot).with_suffix(".gcno")
             shutil.copy2(notes, counts.with_suffix(".gcno"))
         tracefiles.append(boot.with_suffix(".json"))
-        place.run_logged([*common, "--json", tracefiles[-1], boot], log, "reading the coverage of a boot", append=True)
+        place.run_logged([*common, "--json", tracefiles[-1], boot], log, "reading the coverage of a boot", cwd=boot,
+                         append=True)
     summary = directory() / "summary.json"
     place.run_logged([*common, *(word for path in tracefiles for word in ("--add-tracefile", path)),
                       "--json", merged(), "--json-summary", summary], log, "merging the coverage", append=True)

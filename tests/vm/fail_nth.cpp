@@ -69,7 +69,7 @@ Walk walk(const guest::Verb& verb, int step, bool is_verb, Injection& injection)
     errno = 0;
     int error = verb.call();
     const bool injected = injection.disarm();
-    if (error && (!injected || (is_verb && error != ENOMEM))) {
+    if (error && (!injected || (is_verb && error != ENOMEM && error != verb.also))) {
       std::printf("WRONG  %s: allocation %d %s, and it says %s\n", verb.name.c_str(), n,
                   injected ? "failed" : "did not fail", strerrorname_np(error));
       ++wrong;
@@ -117,13 +117,13 @@ std::vector<guest::Verb> driver_rows(const std::string& address, const std::stri
   const auto mtu = [request](int mtu) { return request(SIOCSIFMTU, [mtu](ifreq& i) { i.ifr_mtu = mtu; }); };
   const auto nothing = [] {};
   return {
-      {"net device up", [=] { need_zero(flags(0), "down"); }, [=] { return flags(IFF_UP); }, nothing},
+      {"net device up", [=] { need_zero(flags(0), "down"); }, [=] { return flags(IFF_UP); }, nothing, 0},
       {"net device down", [=] { need_zero(flags(IFF_UP), "up"); }, [=] { return flags(0); },
-       [=] { need_zero(flags(IFF_UP), "up"); }},
+       [=] { need_zero(flags(IFF_UP), "up"); }, 0},
       {"MTU", [=] { need_zero(mtu(1500), "MTU of 1500"); }, [=] { return mtu(9000); },
-       [=] { need_zero(mtu(1500), "MTU of 1500"); }},
-      {"bind", [=] { need_zero(unbind(), "unbind"); }, bind, nothing},
-      {"unbind", nothing, unbind, [=] { need_zero(bind(), "bind"); }},
+       [=] { need_zero(mtu(1500), "MTU of 1500"); }, 0},
+      {"bind", [=] { need_zero(unbind(), "unbind"); }, bind, nothing, 0},
+      {"unbind", nothing, unbind, [=] { need_zero(bind(), "bind"); }, 0},
   };
 }
 

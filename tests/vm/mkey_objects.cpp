@@ -222,7 +222,7 @@ void spoiled_lists_are_refused(ibv_context* context, const keyhole_alloc_ucontex
       {"address of 4 bytes", EINVAL, [](Call& c) { c[kAddr].len = 4; }},
       {"where nothing is mapped", EFAULT, [](Call& c) { c[kAddr].data = kNoMemory; }},
       {"in the kernel", EFAULT, [](Call& c) { c[kAddr].data = 0xffff888000000000; }},
-      {"half of it mapped", EFAULT, [](Call& c) { c[kAddr].data = half_mapped; }},
+      {"half of it out of reach", EFAULT, [](Call& c) { c[kAddr].data = half_mapped; }},
       {"beyond the end of addresses", EINVAL, [](Call& c) { c[kAddr].data = UINT64_MAX - 7; }},
       {"without a length", EINVAL, [](Call& c) { c.without(kLength); }},
       {"of no length", EINVAL, [](Call& c) { c[kLength].data = 0; }},

@@ -5,8 +5,7 @@
   on_debug.py [--all]
 
 Each pyverbs class costs half a minute here, most of it Python's own start. Without --all those run that
-reach other code of the driver than our own programs do, or take it down in another order; and only such
-allocations fail as the driver asks for.
+reach other code of the driver than our own programs do, or take it down in another order.
 """
 
 import sys
