@@ -199,13 +199,16 @@ void a_list_lives(ibv_context* context, const keyhole_alloc_ucontext_resp& limit
 }
 
 void spoiled_lists_are_refused(ibv_context* context, const keyhole_alloc_ucontext_resp& limits) {
-  static uint64_t longest, half_mapped, read_only;
+  static uint64_t longest, half_there, read_only;
   static uint32_t unused;
   longest = limits.max_klm_list;
   uint8_t* memory = map(longest + kPage);
-  uint8_t* two = map(2 * kPage);
-  mprotect(two + kPage, kPage, PROT_NONE);  // unmapped, it would be the next thing that is mapped
-  half_mapped = at(two) + kPage - 8;
+  // Two pages of a file that has one. A hole could be filled by what is mapped next, and a page that may not be
+  // read is read all the same before 6.2, where the core pins with FOLL_FORCE.
+  const int file = memfd_create("one page", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, kPage) != 0) std::abort();
+  half_there = at(mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)) + kPage - 8;
+  close(file);
   read_only = at(map(kPage, PROT_READ));
 
   constexpr auto kAddr = KEYHOLE_ATTR_KLM_LIST_CREATE_ADDR;
@@ -222,7 +225,7 @@ void spoiled_lists_are_refused(ibv_context* context, const keyhole_alloc_ucontex
       {"address of 4 bytes", EINVAL, [](Call& c) { c[kAddr].len = 4; }},
       {"where nothing is mapped", EFAULT, [](Call& c) { c[kAddr].data = kNoMemory; }},
       {"in the kernel", EFAULT, [](Call& c) { c[kAddr].data = 0xffff888000000000; }},
-      {"half of it out of reach", EFAULT, [](Call& c) { c[kAddr].data = half_mapped; }},
+      {"half of it there", EFAULT, [](Call& c) { c[kAddr].data = half_there; }},
       {"beyond the end of addresses", EINVAL, [](Call& c) { c[kAddr].data = UINT64_MAX - 7; }},
       {"without a length", EINVAL, [](Call& c) { c.without(kLength); }},
       {"of no length", EINVAL, [](Call& c) { c[kLength].data = 0; }},
