@@ -200,10 +200,10 @@ void spoiled_lists_are_refused(ibv_context* context, const keyhole_alloc_ucontex
   static uint32_t unused;
   longest = limits.max_klm_list;
   uint8_t* memory = map(longest + kPage);
-  uint8_t* two = map(2 * kPage);
-  munmap(two + kPage, kPage);
-  half_mapped = at(two) + kPage - 8;
   read_only = at(map(kPage, PROT_READ));
+  uint8_t* two = map(2 * kPage);
+  munmap(two + kPage, kPage);  // the last of all, lest another mapping gets this place
+  half_mapped = at(two) + kPage - 8;
 
   constexpr auto kAddr = KEYHOLE_ATTR_KLM_LIST_CREATE_ADDR;
   constexpr auto kLength = KEYHOLE_ATTR_KLM_LIST_CREATE_LENGTH;
