@@ -8,4 +8,5 @@ import guest
 
 if __name__ == "__main__":
     sys.exit(guest.run_programs(
-        "checks.py", "mkey_objects.py", "man_examples.py", "other_provider.py", "pyverbs_table.py", "cycles.py", "lifecycle.py", "main_job.py"))
+        "checks.py", "mkey_objects.py", "man_examples.py", "other_provider.py", "pyverbs_table.py", "cycles.py",
+        "lifecycle.py", "main_job.py"))
