@@ -5,8 +5,8 @@
   fail_nth.py [--all] [ROW ...]
 
 The program fail_nth walks; here it is counted what is left. Of verbs all allocations fail. Of the driver's own rows,
-which have hundreds or thousands, so many are passed over after each that fails, and without --all those below which the driver is
-not on the stack. ROW is part of a row's name.
+which have hundreds or thousands, so many are passed over after each that fails, and without --all those below which
+the driver is not on the stack. ROW is part of a row's name.
 """
 
 import os
