@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Every verb of the control path (every_verb.h) over and over: objects made and unmade, and nothing left.
+// Every verb of the control path (every_verb.h) over and over: objects made and unmade, and nothing
+// left.
 //
 //   cycles DEVICE GID-INDEX
 //
-// Each line of standard input is a number of rounds to make; a line `done` says that they are made. Between them
-// the caller counts.
+// Each line of standard input is a number of rounds to make; a line `done` says that they are made.
+// Between them the caller counts.
 
 #include <iostream>
 

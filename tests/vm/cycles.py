@@ -54,7 +54,8 @@ def no_object_stays(adapter):
     cycles.make(WARM_UP)
     held = guest.device_holds()
     cycles.make(guest.CYCLES)
-    assert guest.device_holds() == held, f"the devices hold {guest.device_holds()} after {guest.CYCLES} cycles, not {held}"
+    now = guest.device_holds()
+    assert now == held, f"the devices hold {now} after {guest.CYCLES} cycles, not {held}"
     cycles.end()
     guest.settle(lambda: guest.device_holds() == before, f"the devices hold what they held before ({before})")
 

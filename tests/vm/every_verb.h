@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Every verb of the control path as a table: how to come to where it can be called, the call, and how to undo it.
+// Every verb of the control path as a table: how to come to where it can be called, the call, and
+// how to undo it.
 //
-// What walks the table decides what happens to the call: fail_nth.cpp makes its allocations fail one after
-// the other, cycles.cpp repeats all of them thousands of times. In both nothing may stay behind, which holds only
-// if each row leaves the world as it found it.
+// What walks the table decides what happens to the call: fail_nth.cpp makes its allocations fail
+// one after the other, cycles.cpp repeats all of them thousands of times. In both nothing may stay
+// behind, which holds only if each row leaves the world as it found it.
 
 #pragma once
 
@@ -38,8 +39,8 @@ struct Verb {
   std::function<void()> before;
   std::function<int()> call;  // 0, or the errno; after an error it may be called again
   std::function<void()> after;
-  // How others on the way say that there is no memory: the neighbour table when a GID's MAC is looked for, and
-  // libibverbs when it cannot open a device and looks for another.
+  // How others on the way say that there is no memory: the neighbour table when a GID's MAC is
+  // looked for, and libibverbs when it cannot open a device and looks for another.
   int also = 0;
 };
 
@@ -147,7 +148,8 @@ inline int modify_to(World& w, ibv_qp_state state) {
       attr.retry_cnt = attr.rnr_retry = 7;
       attr.max_rd_atomic = 1;
       mask |= IBV_QP_SQ_PSN;
-      if (rc) mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+      if (rc)
+        mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
       break;
     case IBV_QPS_SQD:
       attr.en_sqd_async_notify = 1;
@@ -159,7 +161,8 @@ inline int modify_to(World& w, ibv_qp_state state) {
   return ibv_modify_qp(w.qp, &attr, mask);
 }
 
-// GET_CONTEXT by ioctl on a descriptor of our own, as the provider does it: what can be mapped is in the answer.
+// GET_CONTEXT by ioctl on a descriptor of our own, as the provider does it: what can be mapped is
+// in the answer.
 inline int raw_context(int fd, keyhole_alloc_ucontext_resp& answer) {
   alignas(8) uint8_t buffer[sizeof(ib_uverbs_ioctl_hdr) + 3 * sizeof(ib_uverbs_attr)] = {};
   uint32_t vectors = 0;
@@ -195,7 +198,8 @@ class Verbs {
     memory();
     completion_queues();
     receive_queues();
-    for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) queue_pairs(type);
+    for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD})
+      queue_pairs(type);
     datagrams();
     keys();
   }
@@ -207,72 +211,89 @@ class Verbs {
     rows_.push_back({std::move(name), std::move(before), std::move(call), std::move(after), also});
   }
   // Three of a kind: an object is made, looked at perhaps, and unmade.
-  void life(const std::string& what, Do before, std::function<int()> make, std::function<int()> unmake, Do after,
-            int also = 0) {
-    row("create " + what, before, make, [unmake, after] { need_zero(unmake(), "undoing"), after(); }, also);
-    row("destroy " + what, [before, make] { before(), need_zero(make(), "making"); }, unmake, after);
+  void life(const std::string& what, Do before, std::function<int()> make,
+            std::function<int()> unmake, Do after, int also = 0) {
+    row(
+        "create " + what, before, make,
+        [unmake, after] { need_zero(unmake(), "undoing"), after(); }, also);
+    row(
+        "destroy " + what, [before, make] { before(), need_zero(make(), "making"); }, unmake,
+        after);
   }
   static void nothing() {}
 
   void contexts() {
-    life("context", nothing, [this] { return error_of(w.new_context = ibv_open_device(w.self)); },
-         [this] { return error_of(ibv_close_device(w.new_context)); }, nothing, ENOENT);
-    row("get context by ioctl", [this] { w.fd = open_raw(w); },
+    life(
+        "context", nothing, [this] { return error_of(w.new_context = ibv_open_device(w.self)); },
+        [this] { return error_of(ibv_close_device(w.new_context)); }, nothing, ENOENT);
+    row(
+        "get context by ioctl", [this] { w.fd = open_raw(w); },
         [this] {
           keyhole_alloc_ucontext_resp answer{};
           return raw_context(w.fd, answer);
         },
         [this] { close(w.fd); });
-    row("map status page",
+    row(
+        "map status page",
         [this] {
           w.fd = open_raw(w);
           need_zero(raw_context(w.fd, pages_), "GET_CONTEXT");
         },
         [this] {
-          w.mapped = mmap(nullptr, KH_PAGE_SIZE, PROT_READ, MAP_SHARED, w.fd, static_cast<off_t>(pages_.status_mmap));
+          w.mapped = mmap(nullptr, KH_PAGE_SIZE, PROT_READ, MAP_SHARED, w.fd,
+                          static_cast<off_t>(pages_.status_mmap));
           return w.mapped == MAP_FAILED ? errno : 0;
         },
         [this] {
           munmap(w.mapped, KH_PAGE_SIZE);
           close(w.fd);
         });
-    row("query device", nothing,
+    row(
+        "query device", nothing,
         [this] {
           ibv_device_attr_ex attr;
           return error_of(ibv_query_device_ex(w.context, nullptr, &attr));
         },
         nothing);
-    row("query port", nothing,
+    row(
+        "query port", nothing,
         [this] {
           ibv_port_attr attr;
           return error_of(ibv_query_port(w.context, 1, &attr));
         },
         nothing);
-    row("query GID table", nothing,
+    row(
+        "query GID table", nothing,
         [this] {
           ibv_gid_entry entries[64];
           const ssize_t got = ibv_query_gid_table(w.context, entries, 64, 0);
           return got < 0 ? static_cast<int>(-got) : 0;
         },
         nothing);
-    row("query P_Key", nothing,
+    row(
+        "query P_Key", nothing,
         [this] {
           __be16 key;
           return error_of(ibv_query_pkey(w.context, 1, 0, &key));
         },
         nothing);
-    life("PD", nothing, [this] { return error_of(w.new_pd = ibv_alloc_pd(w.context)); },
-         [this] { return ibv_dealloc_pd(w.new_pd); }, nothing);
+    life(
+        "PD", nothing, [this] { return error_of(w.new_pd = ibv_alloc_pd(w.context)); },
+        [this] { return ibv_dealloc_pd(w.new_pd); }, nothing);
   }
 
   int reg(size_t bytes, int access) {
     return error_of(w.mr = ibv_reg_mr(w.pd, w.memory.data(), bytes, access));
   }
   void rereg(const char* what, int flags) {
-    row(std::string("change MR's ") + what, [this] { need_zero(reg(8192, kWrite), "ibv_reg_mr"); },
+    row(
+        std::string("change MR's ") + what, [this] { need_zero(reg(8192, kWrite), "ibv_reg_mr"); },
         [this, flags] {
-          const int access = flags & IBV_REREG_MR_CHANGE_ACCESS ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ : 0;
-          const int result = ibv_rereg_mr(w.mr, flags, w.other_pd, w.memory.data() + (1 << 20), 3 << 20, access);
+          const int access = flags & IBV_REREG_MR_CHANGE_ACCESS
+                                 ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ
+                                 : 0;
+          const int result =
+              ibv_rereg_mr(w.mr, flags, w.other_pd, w.memory.data() + (1 << 20), 3 << 20, access);
           // IBV_REREG_MR_ERR_CMD and its like: the old region is as it was, and errno says why.
           return result ? error_of(nullptr) : 0;
         },
@@ -281,36 +302,47 @@ class Verbs {
   void memory() {
     const auto dereg = [this] { return ibv_dereg_mr(w.mr); };
     life("MR", nothing, [this] { return reg(100, kWrite); }, dereg, nothing);
-    life("MR of a thousand pages", nothing, [this] { return reg(w.memory.size(), kWrite); }, dereg, nothing);
+    life(
+        "MR of a thousand pages", nothing, [this] { return reg(w.memory.size(), kWrite); }, dereg,
+        nothing);
     rereg("access", IBV_REREG_MR_CHANGE_ACCESS);
     rereg("PD", IBV_REREG_MR_CHANGE_PD);
     rereg("memory", IBV_REREG_MR_CHANGE_TRANSLATION);
-    rereg("all", IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS);
+    rereg("all",
+          IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS);
     for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2})
-      life(type == IBV_MW_TYPE_1 ? "MW of type 1" : "MW of type 2", nothing,
-           [this, type] { return error_of(w.mw = ibv_alloc_mw(w.pd, type)); }, [this] { return ibv_dealloc_mw(w.mw); },
-           nothing);
+      life(
+          type == IBV_MW_TYPE_1 ? "MW of type 1" : "MW of type 2", nothing,
+          [this, type] { return error_of(w.mw = ibv_alloc_mw(w.pd, type)); },
+          [this] { return ibv_dealloc_mw(w.mw); }, nothing);
   }
 
   void completion_queues() {
-    life("completion channel", nothing, [this] { return error_of(w.new_channel = ibv_create_comp_channel(w.context)); },
-         [this] { return ibv_destroy_comp_channel(w.new_channel); }, nothing);
-    const auto create = [this] { return error_of(w.new_cq = ibv_create_cq(w.context, 200, nullptr, w.channel, 0)); };
+    life(
+        "completion channel", nothing,
+        [this] { return error_of(w.new_channel = ibv_create_comp_channel(w.context)); },
+        [this] { return ibv_destroy_comp_channel(w.new_channel); }, nothing);
+    const auto create = [this] {
+      return error_of(w.new_cq = ibv_create_cq(w.context, 200, nullptr, w.channel, 0));
+    };
     const auto destroy = [this] { return ibv_destroy_cq(w.new_cq); };
     life("CQ", nothing, create, destroy, nothing);
-    life("extended CQ", nothing,
-         [this] {
-           ibv_cq_init_attr_ex attr{};
-           attr.cqe = 100;
-           attr.channel = w.channel;
-           attr.wc_flags = static_cast<uint64_t>(IBV_WC_STANDARD_FLAGS) | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-           return error_of(w.new_cq_ex = ibv_create_cq_ex(w.context, &attr));
-         },
-         [this] { return ibv_destroy_cq(ibv_cq_ex_to_cq(w.new_cq_ex)); }, nothing);
+    life(
+        "extended CQ", nothing,
+        [this] {
+          ibv_cq_init_attr_ex attr{};
+          attr.cqe = 100;
+          attr.channel = w.channel;
+          attr.wc_flags =
+              static_cast<uint64_t>(IBV_WC_STANDARD_FLAGS) | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+          return error_of(w.new_cq_ex = ibv_create_cq_ex(w.context, &attr));
+        },
+        [this] { return ibv_destroy_cq(ibv_cq_ex_to_cq(w.new_cq_ex)); }, nothing);
     const Do before = [create] { need_zero(create(), "ibv_create_cq"); };
     const Do after = [destroy] { need_zero(destroy(), "ibv_destroy_cq"); };
     row("resize CQ", before, [this] { return ibv_resize_cq(w.new_cq, 1000); }, after);
-    row("moderate CQ", before,
+    row(
+        "moderate CQ", before,
         [this] {
           ibv_modify_cq_attr attr{};
           attr.attr_mask = IBV_CQ_ATTR_MODERATE;
@@ -336,7 +368,8 @@ class Verbs {
     };
     row("set SRQ's limit", before, [modify] { return modify(0, 0, IBV_SRQ_LIMIT); }, after);
     row("resize SRQ", before, [modify] { return modify(300, 0, IBV_SRQ_MAX_WR); }, after);
-    row("query SRQ", before,
+    row(
+        "query SRQ", before,
         [this] {
           ibv_srq_attr attr;
           return ibv_query_srq(w.srq, &attr);
@@ -348,7 +381,11 @@ class Verbs {
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = w.cq;
     init.qp_type = type;
-    init.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
+    init.cap = {.max_send_wr = 16,
+                .max_recv_wr = 16,
+                .max_send_sge = 2,
+                .max_recv_sge = 2,
+                .max_inline_data = 64};
     return error_of(w.qp = ibv_create_qp(w.pd, &init));
   }
   void destroy_qp() { need_zero(ibv_destroy_qp(w.qp), "ibv_destroy_qp"); }
@@ -363,14 +400,19 @@ class Verbs {
   void queue_pairs(ibv_qp_type type) {
     const std::string kind = type == IBV_QPT_RC ? "RC QP" : type == IBV_QPT_UC ? "UC QP" : "UD QP";
     const Do destroy = [this] { destroy_qp(); };
-    const auto to = [this](ibv_qp_state state) { return [this, state] { return modify_to(w, state); }; };
-    life(kind, nothing, [this, type] { return create_qp(type); }, [this] { return ibv_destroy_qp(w.qp); }, nothing);
+    const auto to = [this](ibv_qp_state state) {
+      return [this, state] { return modify_to(w, state); };
+    };
+    life(
+        kind, nothing, [this, type] { return create_qp(type); },
+        [this] { return ibv_destroy_qp(w.qp); }, nothing);
     row(kind + " to INIT", up_to(type, IBV_QPS_RESET), to(IBV_QPS_INIT), destroy);
     row(kind + " to RTR", up_to(type, IBV_QPS_INIT), to(IBV_QPS_RTR), destroy, ENOBUFS);
     row(kind + " to RTS", up_to(type, IBV_QPS_RTR), to(IBV_QPS_RTS), destroy);
     row(kind + " to error", up_to(type, IBV_QPS_RTS), to(IBV_QPS_ERR), destroy);
     row(kind + " to RESET", up_to(type, IBV_QPS_RTS), to(IBV_QPS_RESET), destroy);
-    row("query " + kind, up_to(type, IBV_QPS_RTS),
+    row(
+        "query " + kind, up_to(type, IBV_QPS_RTS),
         [this] {
           ibv_qp_attr attr;
           ibv_qp_init_attr init;
@@ -378,7 +420,8 @@ class Verbs {
         },
         destroy);
     if (type != IBV_QPT_RC) return;
-    row("read the event of a drained SQ",
+    row(
+        "read the event of a drained SQ",
         [this, up = up_to(type, IBV_QPS_RTS)] {
           up();
           need_zero(modify_to(w, IBV_QPS_SQD), "ibv_modify_qp");
@@ -409,13 +452,13 @@ class Verbs {
       return ibv_detach_mcast(w.qp, &group, 0);
     };
     const Do up = up_to(IBV_QPT_UD, IBV_QPS_RTS);
-    row("attach to a group", up, attach,
-        [this, detach] {
-          need_zero(detach(), "ibv_detach_mcast");
-          destroy_qp();
-        });
-    row("detach from a group", [up, attach] { up(), need_zero(attach(), "ibv_attach_mcast"); }, detach,
-        [this] { destroy_qp(); });
+    row("attach to a group", up, attach, [this, detach] {
+      need_zero(detach(), "ibv_detach_mcast");
+      destroy_qp();
+    });
+    row(
+        "detach from a group", [up, attach] { up(), need_zero(attach(), "ibv_attach_mcast"); },
+        detach, [this] { destroy_qp(); });
   }
 
   void keys() {
@@ -427,14 +470,17 @@ class Verbs {
     };
     const auto destroy = [this] { return error_of(keyholedv_destroy_mkey(w.mkey)); };
     life("mkey", nothing, create, destroy, nothing);
-    row("query mkey", [create] { need_zero(create(), "keyholedv_create_mkey"); },
+    row(
+        "query mkey", [create] { need_zero(create(), "keyholedv_create_mkey"); },
         [this] {
           keyholedv_mkey_attr attr{};
           return error_of(keyholedv_query_mkey(w.mkey, &attr));
         },
         [destroy] { need_zero(destroy(), "keyholedv_destroy_mkey"); });
-    life("KLM list", nothing, [this] { return error_of(w.klms = keyholedv_alloc_klm_list(w.pd, 1000)); },
-         [this] { return error_of(keyholedv_free_klm_list(w.klms)); }, nothing);
+    life(
+        "KLM list", nothing,
+        [this] { return error_of(w.klms = keyholedv_alloc_klm_list(w.pd, 1000)); },
+        [this] { return error_of(keyholedv_free_klm_list(w.klms)); }, nothing);
   }
 
   static constexpr int kWrite = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;

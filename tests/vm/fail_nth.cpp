@@ -5,13 +5,14 @@
 //   fail_nth DEVICE GID-INDEX verbs                     the rows of every_verb.h
 //   fail_nth DEVICE GID-INDEX driver PCI-ADDRESS NETDEV binding, unbinding and the network device
 //
-// A number n in /proc/thread-self/fail-nth makes the nth allocation of this thread fail, of those that the fault
-// injection's settings do not pass over. So a verb is called with n = 1, 2, 3 until it runs to its end without any
-// having failed. Each time but the last the kernel says that it has made one fail; the verb fails with ENOMEM, or
-// works in spite of it, where who allocates can do without. After a failure the same call must work at once.
+// A number n in /proc/thread-self/fail-nth makes the nth allocation of this thread fail, of those
+// that the fault injection's settings do not pass over. So a verb is called with n = 1, 2, 3 until
+// it runs to its end without any having failed. Each time but the last the kernel says that it has
+// made one fail; the verb fails with ENOMEM, or works in spite of it, where who allocates can do
+// without. After a failure the same call must work at once.
 //
-// Before each row the program prints its name and waits for a line of standard input: there the caller counts what
-// the device holds, and gives n's largest step (1: all of them).
+// Before each row the program prints its name and waits for a line of standard input: there the
+// caller counts what the device holds, and gives n's largest step (1: all of them).
 
 #include <linux/sockios.h>
 
@@ -25,7 +26,7 @@ namespace {
 using guest::die;
 using guest::need_zero;
 
-constexpr int kMost = 5000;  // allocations of one call; more means that it never gets to its end
+constexpr int kMost = 50000;  // allocations of one call; more means that it never gets to its end
 
 int wrong = 0;
 
@@ -54,8 +55,8 @@ struct Walk {
   int injected = 0, refused = 0;
 };
 
-// A verb says ENOMEM, and works when it is called once more without a failure. What fails below the PCI core and the
-// like is said in their words (no vectors: ENOSPC), and takes long to call again.
+// A verb says ENOMEM, and works when it is called once more without a failure. What fails below the
+// PCI core and the like is said in their words (no vectors: ENOSPC), and takes long to call again.
 Walk walk(const guest::Verb& verb, int step, bool is_verb, Injection& injection) {
   Walk walk;
   for (int n = 1;; n += step) {
@@ -79,8 +80,8 @@ Walk walk(const guest::Verb& verb, int step, bool is_verb, Injection& injection)
     if (error && is_verb) {
       error = verb.call();
       if (error) {
-        std::printf("WRONG  %s: after a failure of allocation %d it says %s again\n", verb.name.c_str(), n,
-                    strerrorname_np(error));
+        std::printf("WRONG  %s: after a failure of allocation %d it says %s again\n",
+                    verb.name.c_str(), n, strerrorname_np(error));
         std::exit(1);
       }
     }
@@ -114,10 +115,13 @@ std::vector<guest::Verb> driver_rows(const std::string& address, const std::stri
   const auto flags = [request](short flags) {
     return request(SIOCSIFFLAGS, [flags](ifreq& i) { i.ifr_flags = flags; });
   };
-  const auto mtu = [request](int mtu) { return request(SIOCSIFMTU, [mtu](ifreq& i) { i.ifr_mtu = mtu; }); };
+  const auto mtu = [request](int mtu) {
+    return request(SIOCSIFMTU, [mtu](ifreq& i) { i.ifr_mtu = mtu; });
+  };
   const auto nothing = [] {};
   return {
-      {"net device up", [=] { need_zero(flags(0), "down"); }, [=] { return flags(IFF_UP); }, nothing, 0},
+      {"net device up", [=] { need_zero(flags(0), "down"); }, [=] { return flags(IFF_UP); },
+       nothing, 0},
       {"net device down", [=] { need_zero(flags(IFF_UP), "up"); }, [=] { return flags(0); },
        [=] { need_zero(flags(IFF_UP), "up"); }, 0},
       {"MTU", [=] { need_zero(mtu(1500), "MTU of 1500"); }, [=] { return mtu(9000); },
@@ -142,7 +146,8 @@ void walk_all(const std::vector<guest::Verb>& rows, bool are_verbs, Injection& i
     const int before = wrong;
     const Walk done = walk(verb, step, are_verbs, injection);
     if (wrong == before)
-      std::printf("ok     %s: %d failures of an allocation, %d of the call\n", verb.name.c_str(), done.injected, done.refused);
+      std::printf("ok     %s: %d failures of an allocation, %d of the call\n", verb.name.c_str(),
+                  done.injected, done.refused);
   }
   step_asked_for("end");
 }

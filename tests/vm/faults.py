@@ -30,9 +30,9 @@ def set_up(everywhere=True):
     """All allocations count, or those only below which the driver is on the stack."""
     driver, spared = code()
     start, end = (0, 2 ** 64 - 1) if everywhere else (min(driver), max(driver) + 4096)
-    for name, values in {"failslab": {"ignore-gfp-wait": "N"},
-                         "fail_page_alloc": {"ignore-gfp-wait": "N", "ignore-gfp-highmem": "N", "min-order": "0"}}.items():
-        values |= {"probability": "0", "verbose": "0", "require-start": hex(start), "require-end": hex(end),
-                   "reject-start": hex(spared[0]), "reject-end": hex(spared[1])}
+    for name, more in {"failslab": {}, "fail_page_alloc": {"ignore-gfp-highmem": "N", "min-order": "0"}}.items():
+        values = more | {"ignore-gfp-wait": "N", "probability": "0", "verbose": "0",
+                         "require-start": hex(start), "require-end": hex(end),
+                         "reject-start": hex(spared[0]), "reject-end": hex(spared[1])}
         for file, value in values.items():
             (DEBUG / name / file).write_text(value)

@@ -26,7 +26,7 @@ from keyhole_lab.say import table  # noqa: E402, F401 (for the programs beside t
 # The debug kernel under emulation takes several times as long for everything.
 PATIENCE = 4 if os.environ.get("KEYHOLE_KERNEL") == "debug" else 1
 
-# How much of what has no end of its own: `lab test` says it (Tier in scripts/keyhole_lab/suites.py), or whoever runs one test.
+# How much of what has no end of its own: `lab test` says it (Tier in scripts/keyhole_lab/suites.py), or who runs a test.
 KILLS = int(os.environ.get("KEYHOLE_KILLS", 5))
 CYCLES = int(os.environ.get("KEYHOLE_CYCLES", 5))
 FUZZ_SECONDS = int(os.environ.get("KEYHOLE_FUZZ_SECONDS", 20))

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A hostile process: calls of uverbs' ioctl and write interfaces that are nearly right, at random, from two threads.
+// A hostile process: calls of uverbs' ioctl and write interfaces that are nearly right, at random,
+// from two threads.
 //
 //   random_uverbs DEVICE SECONDS SEED
 //
-// A call is first made as a provider would make it, from handles that calls before it were given; half of all calls are
-// then spoilt in one or two places: attributes missing, doubled, renamed, of wrong length, values and handles out of
-// the air, pointers to nowhere. Both threads share what they know of a descriptor, so that one destroys what the
-// other uses. An episode is some hundreds of calls on one descriptor for both or on one for each, and ends
-// with closing it, whatever is still there or under way.
+// A call is first made as a provider would make it, from handles that calls before it were given;
+// half of all calls are then spoilt in one or two places: attributes missing, doubled, renamed, of
+// wrong length, values and handles out of the air, pointers to nowhere. Both threads share what
+// they know of a descriptor, so that one destroys what the other uses. An episode is some hundreds
+// of calls on one descriptor for both or on one for each, and ends with closing it, whatever is
+// still there or under way.
 //
-// What the calls return is only counted: what must hold is said by the kernel's log and by who counts afterwards what
-// is left. But each kind of call must have succeeded now and then, or nothing deep was reached.
+// What the calls return is only counted: what must hold is said by the kernel's log and by who
+// counts afterwards what is left. But each kind of call must have succeeded now and then, or
+// nothing deep was reached.
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -44,7 +47,8 @@
 namespace {
 
 enum Kind { kPd, kCq, kQp, kSrq, kMr, kMw, kAh, kMkey, kList, kChannel, kKinds };
-const char* const kNames[] = {"PD", "CQ", "QP", "SRQ", "MR", "MW", "AH", "MKEY", "KLM_LIST", "channel"};
+const char* const kNames[] = {"PD", "CQ", "QP",   "SRQ",      "MR",
+                              "MW", "AH", "MKEY", "KLM_LIST", "channel"};
 
 constexpr size_t kPage = 4096;
 constexpr size_t kArena = 256 * kPage;  // of each thread: queues, regions, answers
@@ -58,7 +62,8 @@ std::atomic<uint64_t> calls, succeeded, mapped;
 struct Descriptor {
   explicit Descriptor(const std::string& path) : fd(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
     for (auto& kind : handles)
-      for (auto& handle : kind) handle = ~0u;
+      for (auto& handle : kind)
+        handle = ~0u;
   }
   Descriptor(const Descriptor&) = delete;
   ~Descriptor() { close(fd); }
@@ -69,7 +74,8 @@ struct Descriptor {
 
 class Process {
  public:
-  Process(Descriptor& descriptor, uint64_t seed, uint8_t* arena) : d_(descriptor), random_(seed), arena_(arena) {}
+  Process(Descriptor& descriptor, uint64_t seed, uint8_t* arena)
+      : d_(descriptor), random_(seed), arena_(arena) {}
 
   void get_context() {
     begin(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT);
@@ -85,29 +91,53 @@ class Process {
 
   void anything() {
     hostile_ = one_in(2);
-    // Deep calls need what the shallow ones make: of those first, and making comes more often than unmaking.
+    // Deep calls need what the shallow ones make: of those first, and making comes more often than
+    // unmaking.
     if (started_++ < 8) return started_ % 2 ? alloc_pd() : create_cq();
     switch (pick(24)) {
-      case 0: return alloc_pd();
-      case 1: case 2: return create_cq();
-      case 3: case 4: return create_qp();
-      case 5: return create_srq();
-      case 6: return reg_mr();
-      case 7: return rereg_mr();
-      case 8: return alloc_mw();
-      case 9: return create_ah();
-      case 10: return create_mkey();
-      case 11: return create_list();
-      case 12: case 13: return modify_qp();
-      case 14: return query_qp();
-      case 15: return resize_cq();
-      case 16: return change_srq();
-      case 17: return group();
-      case 18: return channel();
-      case 19: return map_page();
-      case 20: return query();
-      case 21: return shuffle_memory();
-      default: return destroy();
+      case 0:
+        return alloc_pd();
+      case 1:
+      case 2:
+        return create_cq();
+      case 3:
+      case 4:
+        return create_qp();
+      case 5:
+        return create_srq();
+      case 6:
+        return reg_mr();
+      case 7:
+        return rereg_mr();
+      case 8:
+        return alloc_mw();
+      case 9:
+        return create_ah();
+      case 10:
+        return create_mkey();
+      case 11:
+        return create_list();
+      case 12:
+      case 13:
+        return modify_qp();
+      case 14:
+        return query_qp();
+      case 15:
+        return resize_cq();
+      case 16:
+        return change_srq();
+      case 17:
+        return group();
+      case 18:
+        return channel();
+      case 19:
+        return map_page();
+      case 20:
+        return query();
+      case 21:
+        return shuffle_memory();
+      default:
+        return destroy();
     }
   }
 
@@ -120,22 +150,33 @@ class Process {
   uint8_t* room() { return arena_ + pick(kArena / kPage / 2) * kPage; }
   // Memory for `pages` pages, in the other half of the arena.
   uint64_t memory(uint32_t pages) {
-    return reinterpret_cast<uint64_t>(arena_ + kArena / 2 + pick(kArena / kPage / 2 - pages) * kPage);
+    return reinterpret_cast<uint64_t>(arena_ + kArena / 2 +
+                                      pick(kArena / kPage / 2 - pages) * kPage);
   }
   uint64_t nowhere() {
-    const uint64_t places[] = {0, 8, 0x1000, 0xffff888000000000, 0x800000000000, ~0ull, ~0ull << 12,
-                               reinterpret_cast<uint64_t>(arena_) + kArena - 8, reinterpret_cast<uint64_t>(arena_) + pick(kArena)};
+    const uint64_t places[] = {0,
+                               8,
+                               0x1000,
+                               0xffff888000000000,
+                               0x800000000000,
+                               ~0ull,
+                               ~0ull << 12,
+                               reinterpret_cast<uint64_t>(arena_) + kArena - 8,
+                               reinterpret_cast<uint64_t>(arena_) + pick(kArena)};
     return places[pick(std::size(places))];
   }
   uint64_t wild() {
-    const uint64_t values[] = {0, 1, 2, 7, 8, 63, 255, 4095, 4096, 4097, 65535, 0x7fffffff, 0x80000000, 0xffffffff,
-                               0xfffff000, 1ull << 32, 1ull << 63, ~0ull, random_(), random_() & 0xff};
+    const uint64_t values[] = {0,          1,          2,          7,          8,
+                               63,         255,        4095,       4096,       4097,
+                               65535,      0x7fffffff, 0x80000000, 0xffffffff, 0xfffff000,
+                               1ull << 32, 1ull << 63, ~0ull,      random_(),  random_() & 0xff};
     return values[pick(std::size(values))];
   }
   // One that was given, most often.
   uint32_t handle(Kind kind) {
     uint32_t handle = ~0u;
-    for (int tries = 0; tries < 20 && handle == ~0u; ++tries) handle = d_.handles[kind][pick(kSlots)];
+    for (int tries = 0; tries < 20 && handle == ~0u; ++tries)
+      handle = d_.handles[kind][pick(kSlots)];
     return handle;
   }
   void remember(Kind kind, uint32_t handle) {
@@ -163,7 +204,9 @@ class Process {
   void in(uint16_t id, T value) {
     attribute(id, static_cast<uint64_t>(value), sizeof(T));
   }
-  void out(uint16_t id, void* to, size_t bytes) { attribute(id, reinterpret_cast<uint64_t>(to), bytes); }
+  void out(uint16_t id, void* to, size_t bytes) {
+    attribute(id, reinterpret_cast<uint64_t>(to), bytes);
+  }
   // Something of more than 8 bytes, which lies in memory.
   template <typename T>
   void in_memory(uint16_t id, const T& value) {
@@ -176,22 +219,41 @@ class Process {
     if (attributes_.empty()) return;
     ib_uverbs_attr& a = attributes_[pick(static_cast<uint32_t>(attributes_.size()))];
     switch (pick(9)) {
-      case 0: attributes_.erase(attributes_.begin() + (&a - attributes_.data())); break;
-      case 1: attributes_.push_back(ib_uverbs_attr(a)); break;
-      case 2: a.len = static_cast<uint16_t>(one_in(2) ? wild() : a.len + pick(17) - 8); break;
-      case 3: a.attr_id = static_cast<uint16_t>(one_in(2) ? wild() : a.attr_id + pick(5) - 2); break;
-      case 4: a.data = wild(); break;
-      case 5: a.data = nowhere(); break;
-      case 6: a.flags = static_cast<uint16_t>(wild()); break;
-      case 7: a.attr_data.reserved = static_cast<uint16_t>(wild()); break;
-      case 8: a.attr_id ^= UVERBS_ID_DRIVER_NS; break;
+      case 0:
+        attributes_.erase(attributes_.begin() + (&a - attributes_.data()));
+        break;
+      case 1:
+        attributes_.push_back(ib_uverbs_attr(a));
+        break;
+      case 2:
+        a.len = static_cast<uint16_t>(one_in(2) ? wild() : a.len + pick(17) - 8);
+        break;
+      case 3:
+        a.attr_id = static_cast<uint16_t>(one_in(2) ? wild() : a.attr_id + pick(5) - 2);
+        break;
+      case 4:
+        a.data = wild();
+        break;
+      case 5:
+        a.data = nowhere();
+        break;
+      case 6:
+        a.flags = static_cast<uint16_t>(wild());
+        break;
+      case 7:
+        a.attr_data.reserved = static_cast<uint16_t>(wild());
+        break;
+      case 8:
+        a.attr_id ^= UVERBS_ID_DRIVER_NS;
+        break;
     }
   }
 
   // 0 or the errno; what the kernel wrote into the attributes is in them.
   int call() {
     const bool spoilt = hostile_ && !one_in(4);
-    for (uint32_t n = spoilt ? 1 + pick(2) : 0; n; --n) spoil();
+    for (uint32_t n = spoilt ? 1 + pick(2) : 0; n; --n)
+      spoil();
     const size_t bytes = sizeof(ib_uverbs_ioctl_hdr) + attributes_.size() * sizeof(ib_uverbs_attr);
     alignas(8) uint8_t buffer[sizeof(ib_uverbs_ioctl_hdr) + 32 * sizeof(ib_uverbs_attr)] = {};
     auto* header = reinterpret_cast<ib_uverbs_ioctl_hdr*>(buffer);
@@ -201,7 +263,8 @@ class Process {
     header->num_attrs = static_cast<uint16_t>(attributes_.size());
     std::memcpy(header->attrs, attributes_.data(), attributes_.size() * sizeof(ib_uverbs_attr));
     if (spoilt && one_in(8)) {
-      uint16_t* const fields[] = {&header->length, &header->object_id, &header->method_id, &header->num_attrs};
+      uint16_t* const fields[] = {&header->length, &header->object_id, &header->method_id,
+                                  &header->num_attrs};
       *fields[pick(4)] = static_cast<uint16_t>(one_in(2) ? wild() : pick(24));
     }
     if (spoilt && one_in(40)) header->reserved1 = wild();
@@ -221,9 +284,11 @@ class Process {
 
   struct None {};
   template <typename Core, typename Driver = None>
-  int command(uint32_t number, const Core& core, uint8_t* answer, const Driver& driver = {}, size_t response = 64) {
+  int command(uint32_t number, const Core& core, uint8_t* answer, const Driver& driver = {},
+              size_t response = 64) {
     uint8_t bytes[512] = {};
-    size_t core_bytes = sizeof(core), driver_bytes = std::is_same_v<Driver, None> ? 0 : sizeof(driver);
+    size_t core_bytes = sizeof(core),
+           driver_bytes = std::is_same_v<Driver, None> ? 0 : sizeof(driver);
     std::memcpy(bytes, &core, core_bytes);
     if (driver_bytes) std::memcpy(bytes + core_bytes, &driver, driver_bytes);
     if (hostile_ && one_in(2)) {  // a field of it
@@ -232,7 +297,8 @@ class Process {
       std::memcpy(bytes + at, &value, one_in(2) ? 4 : one_in(2) ? 8 : 1);
     }
     if (hostile_ && one_in(6)) driver_bytes = pick(64) & ~3u;
-    if (hostile_ && one_in(20)) number = pick(64) | (one_in(4) ? IB_USER_VERBS_CMD_FLAG_EXTENDED : 0);
+    if (hostile_ && one_in(20))
+      number = pick(64) | (one_in(4) ? IB_USER_VERBS_CMD_FLAG_EXTENDED : 0);
     if (one_in(2)) return write_command(number, bytes, core_bytes, driver_bytes, answer, response);
 
     begin(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
@@ -246,8 +312,8 @@ class Process {
     out(UVERBS_ATTR_UHW_OUT, answer + response, 64);
     return call();
   }
-  int write_command(uint32_t number, const uint8_t* bytes, size_t core_bytes, size_t driver_bytes, uint8_t* answer,
-                    size_t response) {
+  int write_command(uint32_t number, const uint8_t* bytes, size_t core_bytes, size_t driver_bytes,
+                    uint8_t* answer, size_t response) {
     alignas(8) uint8_t buffer[640] = {};
     const bool extended = number & IB_USER_VERBS_CMD_FLAG_EXTENDED;
     auto* header = reinterpret_cast<ib_uverbs_cmd_hdr*>(buffer);
@@ -269,8 +335,9 @@ class Process {
     }
     std::memcpy(buffer + at, bytes, core_bytes + driver_bytes);
     // The first field says where the answer goes, of those commands that have one.
-    if (!extended && number != IB_USER_VERBS_CMD_MODIFY_QP && number != IB_USER_VERBS_CMD_MODIFY_SRQ &&
-        number != IB_USER_VERBS_CMD_ATTACH_MCAST && number != IB_USER_VERBS_CMD_DETACH_MCAST && !(hostile_ && one_in(10)))
+    if (!extended && number != IB_USER_VERBS_CMD_MODIFY_QP &&
+        number != IB_USER_VERBS_CMD_MODIFY_SRQ && number != IB_USER_VERBS_CMD_ATTACH_MCAST &&
+        number != IB_USER_VERBS_CMD_DETACH_MCAST && !(hostile_ && one_in(10)))
       std::memcpy(buffer + at, &to, 8);
     size_t length = at + core_bytes + driver_bytes;
     if (hostile_ && one_in(15)) length = pick(sizeof(buffer));
@@ -281,7 +348,8 @@ class Process {
     succeeded += error == 0;
     return error;
   }
-  // The handle is the first word of every answer but REG_MR's and its like, where it comes first too.
+  // The handle is the first word of every answer but REG_MR's and its like, where it comes first
+  // too.
   template <typename Core, typename Driver = None>
   void command_for(Kind kind, uint32_t number, const Core& core, const Driver& driver = {}) {
     uint8_t* answer = room();
@@ -387,14 +455,20 @@ class Process {
 
   void modify_qp() {
     // The next state of one that is new, most often, so that some get to RTS.
-    constexpr uint32_t kState = 1, kAccess = 8, kPkey = 16, kPort = 32, kQkey = 64, kAv = 128, kMtu = 256, kTimeout = 512,
-                       kRetry = 1024, kRnr = 2048, kRqPsn = 4096, kRd = 8192, kRnrTimer = 32768, kSqPsn = 65536,
-                       kDestRd = 131072, kDest = 1048576;
-    const uint32_t masks[] = {kState | kPkey | kPort | kAccess, kState | kPkey | kPort | kQkey,
-                              kState | kAv | kMtu | kDest | kRqPsn | kDestRd | kRnrTimer, kState | kAv | kMtu | kDest | kRqPsn,
-                              kState, kState | kTimeout | kRetry | kRnr | kSqPsn | kRd, kState | kSqPsn,
+    constexpr uint32_t kState = 1, kAccess = 8, kPkey = 16, kPort = 32, kQkey = 64, kAv = 128,
+                       kMtu = 256, kTimeout = 512, kRetry = 1024, kRnr = 2048, kRqPsn = 4096,
+                       kRd = 8192, kRnrTimer = 32768, kSqPsn = 65536, kDestRd = 131072,
+                       kDest = 1048576;
+    const uint32_t masks[] = {kState | kPkey | kPort | kAccess,
+                              kState | kPkey | kPort | kQkey,
+                              kState | kAv | kMtu | kDest | kRqPsn | kDestRd | kRnrTimer,
+                              kState | kAv | kMtu | kDest | kRqPsn,
+                              kState,
+                              kState | kTimeout | kRetry | kRnr | kSqPsn | kRd,
+                              kState | kSqPsn,
                               static_cast<uint32_t>(random_())};
-    const uint8_t states[] = {1, 1, 2, 2, static_cast<uint8_t>(pick(8)), 3, 3, static_cast<uint8_t>(pick(9))};
+    const uint8_t states[] = {
+        1, 1, 2, 2, static_cast<uint8_t>(pick(8)), 3, 3, static_cast<uint8_t>(pick(9))};
     const uint32_t which = pick(std::size(masks));
     ib_uverbs_modify_qp core{};
     core.qp_handle = handle(kQp);
@@ -432,7 +506,8 @@ class Process {
     core.gid[1] = 0x0e;
     core.gid[15] = static_cast<uint8_t>(pick(4));
     core.qp_handle = handle(kQp);
-    command(one_in(2) ? IB_USER_VERBS_CMD_ATTACH_MCAST : IB_USER_VERBS_CMD_DETACH_MCAST, core, room());
+    command(one_in(2) ? IB_USER_VERBS_CMD_ATTACH_MCAST : IB_USER_VERBS_CMD_DETACH_MCAST, core,
+            room());
   }
 
   void create_srq() {
@@ -568,16 +643,20 @@ class Process {
   }
 
   void map_page() {
-    const int protections[] = {PROT_READ, PROT_WRITE, PROT_READ | PROT_WRITE, PROT_NONE, PROT_READ | PROT_EXEC};
+    const int protections[] = {PROT_READ, PROT_WRITE, PROT_READ | PROT_WRITE, PROT_NONE,
+                               PROT_READ | PROT_EXEC};
     const uint64_t offset = one_in(6) ? wild() & ~(kPage - 1) : d_.pages[pick(3)].load();
     const size_t bytes = one_in(6) ? kPage * (1 + pick(3)) : kPage;
-    void* page = mmap(nullptr, bytes, protections[pick(5)], one_in(8) ? MAP_PRIVATE : MAP_SHARED, d_.fd, static_cast<off_t>(offset));
+    void* page = mmap(nullptr, bytes, protections[pick(5)], one_in(8) ? MAP_PRIVATE : MAP_SHARED,
+                      d_.fd, static_cast<off_t>(offset));
     if (page == MAP_FAILED) return;
     ++mapped;
     if (one_in(3)) mprotect(page, bytes, protections[pick(5)]);
     // Some mappings are left when the descriptor is closed.
-    if (one_in(2)) munmap(page, bytes);
-    else mappings_.push_back({page, bytes});
+    if (one_in(2))
+      munmap(page, bytes);
+    else
+      mappings_.push_back({page, bytes});
   }
 
   void query() {
@@ -606,8 +685,8 @@ class Process {
         return;
       default: {
         ib_uverbs_ex_query_device core{};
-        command(IB_USER_VERBS_EX_CMD_QUERY_DEVICE | IB_USER_VERBS_CMD_FLAG_EXTENDED, core, room(), None{},
-                sizeof(ib_uverbs_ex_query_device_resp));
+        command(IB_USER_VERBS_EX_CMD_QUERY_DEVICE | IB_USER_VERBS_CMD_FLAG_EXTENDED, core, room(),
+                None{}, sizeof(ib_uverbs_ex_query_device_resp));
       }
     }
   }
@@ -621,15 +700,24 @@ class Process {
       uint16_t object, method, attribute;
       uint32_t command;
     } rows[] = {
-        {kPd, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, UVERBS_ATTR_DESTROY_PD_HANDLE, IB_USER_VERBS_CMD_DEALLOC_PD},
-        {kCq, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, UVERBS_ATTR_DESTROY_CQ_HANDLE, IB_USER_VERBS_CMD_DESTROY_CQ},
-        {kQp, UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, UVERBS_ATTR_DESTROY_QP_HANDLE, IB_USER_VERBS_CMD_DESTROY_QP},
-        {kSrq, UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, UVERBS_ATTR_DESTROY_SRQ_HANDLE, IB_USER_VERBS_CMD_DESTROY_SRQ},
-        {kMr, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, UVERBS_ATTR_DESTROY_MR_HANDLE, IB_USER_VERBS_CMD_DEREG_MR},
-        {kMw, UVERBS_OBJECT_MW, UVERBS_METHOD_MW_DESTROY, UVERBS_ATTR_DESTROY_MW_HANDLE, IB_USER_VERBS_CMD_DEALLOC_MW},
-        {kAh, UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, UVERBS_ATTR_DESTROY_AH_HANDLE, IB_USER_VERBS_CMD_DESTROY_AH},
-        {kMkey, KEYHOLE_OBJECT_MKEY, KEYHOLE_METHOD_MKEY_DESTROY, KEYHOLE_ATTR_MKEY_DESTROY_HANDLE, 0},
-        {kList, KEYHOLE_OBJECT_KLM_LIST, KEYHOLE_METHOD_KLM_LIST_DESTROY, KEYHOLE_ATTR_KLM_LIST_DESTROY_HANDLE, 0},
+        {kPd, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, UVERBS_ATTR_DESTROY_PD_HANDLE,
+         IB_USER_VERBS_CMD_DEALLOC_PD},
+        {kCq, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, UVERBS_ATTR_DESTROY_CQ_HANDLE,
+         IB_USER_VERBS_CMD_DESTROY_CQ},
+        {kQp, UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, UVERBS_ATTR_DESTROY_QP_HANDLE,
+         IB_USER_VERBS_CMD_DESTROY_QP},
+        {kSrq, UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, UVERBS_ATTR_DESTROY_SRQ_HANDLE,
+         IB_USER_VERBS_CMD_DESTROY_SRQ},
+        {kMr, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, UVERBS_ATTR_DESTROY_MR_HANDLE,
+         IB_USER_VERBS_CMD_DEREG_MR},
+        {kMw, UVERBS_OBJECT_MW, UVERBS_METHOD_MW_DESTROY, UVERBS_ATTR_DESTROY_MW_HANDLE,
+         IB_USER_VERBS_CMD_DEALLOC_MW},
+        {kAh, UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, UVERBS_ATTR_DESTROY_AH_HANDLE,
+         IB_USER_VERBS_CMD_DESTROY_AH},
+        {kMkey, KEYHOLE_OBJECT_MKEY, KEYHOLE_METHOD_MKEY_DESTROY, KEYHOLE_ATTR_MKEY_DESTROY_HANDLE,
+         0},
+        {kList, KEYHOLE_OBJECT_KLM_LIST, KEYHOLE_METHOD_KLM_LIST_DESTROY,
+         KEYHOLE_ATTR_KLM_LIST_DESTROY_HANDLE, 0},
     };
     const auto& row = rows[pick(std::size(rows))];
     // A handle of another kind, too: the numbers are all from one table.
@@ -642,9 +730,12 @@ class Process {
     } else {
       begin(row.object, row.method);
       object(row.attribute, what);
-      if (row.kind == kCq) out(UVERBS_ATTR_DESTROY_CQ_RESP, room(), sizeof(ib_uverbs_destroy_cq_resp));
-      if (row.kind == kQp) out(UVERBS_ATTR_DESTROY_QP_RESP, room(), sizeof(ib_uverbs_destroy_qp_resp));
-      if (row.kind == kSrq) out(UVERBS_ATTR_DESTROY_SRQ_RESP, room(), sizeof(ib_uverbs_destroy_srq_resp));
+      if (row.kind == kCq)
+        out(UVERBS_ATTR_DESTROY_CQ_RESP, room(), sizeof(ib_uverbs_destroy_cq_resp));
+      if (row.kind == kQp)
+        out(UVERBS_ATTR_DESTROY_QP_RESP, room(), sizeof(ib_uverbs_destroy_qp_resp));
+      if (row.kind == kSrq)
+        out(UVERBS_ATTR_DESTROY_SRQ_RESP, room(), sizeof(ib_uverbs_destroy_srq_resp));
       error = call();
     }
     unmade[row.kind] += error == 0;
@@ -695,14 +786,17 @@ void episode(const std::string& path, std::mt19937_64& random, uint8_t* const ar
   first.get_context();
   if (!shared) second.get_context();
   const auto run = [](Process& process) {
-    for (int i = 0; i < kCalls; ++i) process.anything();
+    for (int i = 0; i < kCalls; ++i)
+      process.anything();
   };
   std::thread thread(run, std::ref(second));
   run(first);
   thread.join();
   for (Process* process : {&first, &second}) {
-    for (const auto& mapping : process->mappings_) munmap(mapping.at, mapping.bytes);
-    for (const int fd : process->channels_) close(fd);
+    for (const auto& mapping : process->mappings_)
+      munmap(mapping.at, mapping.bytes);
+    for (const int fd : process->channels_)
+      close(fd);
   }
   // Channels that were not closed, and descriptors that a spoilt call made without our knowing.
   close_range(static_cast<unsigned>(std::max(one.fd, other.fd)) + 1, ~0u, 0);
@@ -720,15 +814,19 @@ int main(int argc, char** argv) {
   uint8_t* const arenas[] = {new_arena(), new_arena()};
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(argv[2]));
   int episodes = 0;
-  for (; std::chrono::steady_clock::now() < end; ++episodes) episode(path, random, arenas);
+  for (; std::chrono::steady_clock::now() < end; ++episodes)
+    episode(path, random, arenas);
 
-  std::printf("seed %s: %d episodes, %lu calls, %lu succeeded, %lu pages mapped\n", argv[3], episodes, calls.load(),
-              succeeded.load(), mapped.load());
+  std::printf("seed %s: %d episodes, %lu calls, %lu succeeded, %lu pages mapped\n", argv[3],
+              episodes, calls.load(), succeeded.load(), mapped.load());
   int never = 0;
   for (int kind = 0; kind < kKinds; ++kind) {
-    std::printf("%-8s %lu made, %lu unmade\n", kNames[kind], made[kind].load(), unmade[kind].load());
+    std::printf("%-8s %lu made, %lu unmade\n", kNames[kind], made[kind].load(),
+                unmade[kind].load());
     never += !made[kind] || (kind != kChannel && !unmade[kind]);
   }
-  if (never) std::printf("WRONG  %d kinds were never made or never unmade: nothing deep was reached\n", never);
+  if (never)
+    std::printf("WRONG  %d kinds were never made or never unmade: nothing deep was reached\n",
+                never);
   return never || !mapped;
 }
