@@ -44,6 +44,9 @@ MINIMUM = {
     "test_relaxed_ordering.RoTestCase": 2,
     "test_srq.SrqTestCase": 3,
 }
+# What an older kernel cannot: class, how many pass there, how many must ask for what it does not know.
+# Before 6.2 there is no FLUSH, whose rights every RC test of this class wants for its queue pair, whatever it does then.
+OLDER = {"6.1": {"test_qpex.QpExTestCase": (7, 11)}}
 MAY_FAIL = re.compile(r"DmaBuf|Cuda")  # CUDA and dma-buf need another device
 
 
@@ -108,7 +111,10 @@ def main():
         for name in [*names, *missing]:
             start = time.monotonic()
             passed, failed, skipped, output = run_class(name, adapter) if name in names else (0, 0, 0, "no such class")
-            wanted = MINIMUM.get(name, 0)
+            older = OLDER.get(os.environ.get("KEYHOLE_KERNEL"), {})
+            wanted, lacking = older.get(name, (MINIMUM.get(name, 0), 0))
+            lacking = min(lacking, failed)
+            failed, skipped = failed - lacking, skipped + lacking
             too_few = max(wanted - passed - failed, 0)
             exempt = bool(MAY_FAIL.search(name))
             wrong = not exempt and (failed > 0 or passed < wanted)
