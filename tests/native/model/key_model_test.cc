@@ -17,7 +17,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <random>
@@ -26,20 +25,16 @@
 
 #include "harness.h"
 #include "hca/mkey_table.h"
+#include "seed.h"
 
 namespace keyhole::test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kSteps = 250'000;
+constexpr uint64_t kTableSteps = 250'000;
 #else
-constexpr uint64_t kSteps = 2'000'000;
+constexpr uint64_t kTableSteps = 2'000'000;
 #endif
-
-uint64_t from_environment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 0) : otherwise;
-}
 
 struct ModelEntry {
   uint64_t addr;
@@ -541,7 +536,9 @@ void KeyModel::access() {
     if (key->pdn != who.pdn) return KH_SYN_KEY_PD;
     if (key->kind == MkeyKind::mw2 && key->qpn != who.qpn) return KH_SYN_KEY_QP;
     if (!Model::inside(*key, addr, length)) return KH_SYN_KEY_RANGE;
-    if (!(key->access & (remote ? right : write ? KH_ACCESS_LOCAL_WRITE : ~0u)) &&
+    if (!(key->access & (remote  ? right
+                         : write ? KH_ACCESS_LOCAL_WRITE
+                                 : ~0u)) &&
         (remote || write))
       return KH_SYN_KEY_RIGHTS;
     return 0;
@@ -587,7 +584,7 @@ void KeyModel::access() {
 
 TEST_F(KeyModel, TheTableReachesWhatTheModelReachesAndNothingElse) {
   const uint64_t seed = from_environment("KEYHOLE_SEED", std::random_device{}());
-  const uint64_t steps = from_environment("KEYHOLE_STEPS", kSteps);
+  const uint64_t steps = from_environment("KEYHOLE_STEPS", kTableSteps);
   std::printf("KEYHOLE_SEED=%llu\n", static_cast<unsigned long long>(seed));
   SCOPED_TRACE("KEYHOLE_SEED=" + std::to_string(seed));
   random.seed(seed);

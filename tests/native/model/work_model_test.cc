@@ -15,29 +15,24 @@
 //
 //   KEYHOLE_SEED=N, KEYHOLE_STEPS=N: as in key_model_test.cc
 
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <random>
 
+#include "seed.h"
 #include "umr_work.h"
 
 namespace keyhole::test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kSteps = 5'000;
+constexpr uint64_t kRequestSteps = 5'000;
 #else
-constexpr uint64_t kSteps = 50'000;
+constexpr uint64_t kRequestSteps = 50'000;
 #endif
 constexpr uint32_t kMemory = 32 * 1024;
 constexpr uint32_t kInline = 64;
 constexpr uint32_t kMany = 300;  // entries of the largest keys
-
-uint64_t from_environment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 0) : otherwise;
-}
 
 struct Entry {
   int key;  // of the side's keys; 0 is its region
@@ -442,7 +437,7 @@ void WorkModel::access(Side& side, Side& other) {
 
 TEST_F(WorkModel, RequestsChangeTheBytesThatTheModelChangesAndNoOthers) {
   const uint64_t seed = from_environment("KEYHOLE_SEED", std::random_device{}());
-  const uint64_t steps = from_environment("KEYHOLE_STEPS", kSteps);
+  const uint64_t steps = from_environment("KEYHOLE_STEPS", kRequestSteps);
   std::printf("KEYHOLE_SEED=%llu\n", static_cast<unsigned long long>(seed));
   SCOPED_TRACE("KEYHOLE_SEED=" + std::to_string(seed));
   random.seed(seed);
