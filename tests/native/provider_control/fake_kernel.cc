@@ -68,6 +68,11 @@ void* operator new(size_t size) {
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(size_t size, std::align_val_t align) {
+  const auto a = static_cast<size_t>(align);
+  if (void* memory = std::aligned_alloc(a, (size + a - 1) & ~(a - 1))) return memory;
+  throw std::bad_alloc();
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
