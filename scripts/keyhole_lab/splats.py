@@ -6,7 +6,7 @@ prints when code in it is wrong.
 
 One report is none: DMA debugging takes it for a fault that a page is mapped twice at a time (`cacheline tracking
 EEXIST`, in add_dma_entry, which reports nothing else). Two regions in one page are mapped so by the RDMA core, for
-every driver, and verbs allow them: two small buffers from malloc() are enough.
+every driver, and verbs allow them: two small buffers from malloc() are enough. For another see PROC_OF_IRQ.
 """
 
 import re
@@ -22,15 +22,37 @@ PATTERNS = [re.compile(p) for p in (
 CONTEXT = 40
 
 
+# Of a program that makes allocations fail: the interrupt core takes no notice when an entry in /proc cannot be made,
+# and warns that it is not there when the interrupt is freed. It does so for every driver.
+PROC_OF_IRQ = (re.compile(r"WARNING: .* remove_proc_entry\+"), re.compile(r"Comm: fail_nth\b"),
+               re.compile(r"\bunregister_irq_proc\+"))
+
+
+def is_report(lines, index):
+    """Whether a report of a defect begins here."""
+    if not any(pattern.search(lines[index]) for pattern in PATTERNS):
+        return False
+    begin, *others = PROC_OF_IRQ
+    if not begin.search(lines[index]):
+        return True
+    report = []
+    for line in lines[index + 1:index + CONTEXT]:
+        if "cut here" in line or "end trace" in line:
+            break
+        report.append(line)
+    return not all(any(pattern.search(line) for line in report) for pattern in others)
+
+
 def found(log):
     """The lines of a kernel log that report a defect, each with its time stamp."""
-    return [line for line in log.splitlines() if any(p.search(line) for p in PATTERNS)]
+    lines = log.splitlines()
+    return [line for index, line in enumerate(lines) if is_report(lines, index)]
 
 
 def excerpt(log):
     """The first report with the lines that follow it."""
     lines = log.splitlines()
-    for index, line in enumerate(lines):
-        if any(p.search(line) for p in PATTERNS):
+    for index in range(len(lines)):
+        if is_report(lines, index):
             return "\n".join(lines[max(index - 3, 0):index + CONTEXT])
     return ""
