@@ -205,7 +205,7 @@ def all_suites(context):
         "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536,
                                FULL),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",
-                               "debug kernel", 1800, 2048),
+                               "debug kernel", 2700, 2048),
         "debug-all": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py --all",
                                    "debug kernel, all", 3000, 2048),
     } | {
