@@ -94,7 +94,7 @@ def shell(arguments):
 
 
 def test(arguments):
-    """Run the tests: native ones, the module's build, those in a VM on the stock and on the debug kernel."""
+    """Run the tests: native ones, fuzzers, the module's build, and those in a VM on each kernel."""
     return suites.run(suites.Context(new_room, prepare, arguments.long), arguments.suites)
 
 
@@ -102,7 +102,7 @@ def show_coverage(arguments):
     """List the lines of the module that the last `lab test` did not reach on the debug kernel."""
     if not coverage.merged().exists():
         raise say.LabError("there is no coverage yet: `lab test debug` measures it")
-    chosen = chosen_kernel("debug")
+    chosen = kernel.debug(root.ensure(), new_room)
     with new_room(chosen.shown) as place:
         return coverage.show(place, build.module_dir(chosen))
 
