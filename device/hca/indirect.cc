@@ -78,8 +78,7 @@ void KeyWalk::enter(const EntryTable& table, uint64_t position, uint64_t length)
 bool KeyWalk::descend(Level& level) {
   const EntryTable& table = *level.table;
   const EntryTable::Entry& entry = table.entries[level.entry];
-  uint64_t addr = entry.addr + level.into;
-  if (table.rounds > 0) addr += level.round * table.strides[level.entry];
+  const uint64_t addr = table.addr(level.entry, level.round) + level.into;
   const uint64_t rest = entry.length - level.into;
   const uint64_t bytes = std::min(rest, level.left);
   const Mkey* mkey = keys_.find(entry.key);
@@ -99,10 +98,7 @@ bool KeyWalk::descend(Level& level) {
   level.into += bytes;
   if (bytes == rest) {
     level.into = 0;
-    if (++level.entry == table.entries.size()) {
-      level.entry = 0;
-      ++level.round;
-    }
+    table.step(level.entry, level.round);
   }
   enter(mkey->indirect->table, addr - mkey->start, bytes);
   return true;
@@ -120,7 +116,6 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
       --depth_;
     Level& level = levels_[depth_ - 1];
     const EntryTable& table = *level.table;
-    const bool strided = table.rounds > 0;
     uint32_t index = level.entry;
     uint32_t last = index;
     uint64_t into = level.into;
@@ -129,11 +124,9 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
     bool stuck = false;
 
     // Entries of direct keys, one after the other, and nothing is kept of one for the next.
-    while (found.bytes < max && level_left > 0) {
-      if (found.spans == room) break;
+    while (found.spans < room && found.bytes < max && level_left > 0) {
       const EntryTable::Entry& entry = table.entries[index];
-      uint64_t addr = entry.addr + into;
-      if (strided) addr += level.round * table.strides[index];
+      const uint64_t addr = table.addr(index, level.round) + into;
       const uint64_t rest = entry.length - into;
       const uint64_t bytes = std::min(rest, level_left);
       const Mkey* mkey = keys_.find(entry.key);
@@ -157,10 +150,7 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
       if (span.size == rest) {
         into = 0;
         ++looked_at;
-        if (++index == table.entries.size()) {
-          index = 0;
-          ++level.round;
-        }
+        table.step(index, level.round);
       }
     }
     level.entry = index;

@@ -60,6 +60,16 @@ struct EntryTable {
   // Without giving up the memory that it has.
   void copy(const EntryTable& from);
 
+  // The address of an entry in a round.
+  uint64_t addr(uint32_t entry, uint32_t round) const {
+    return rounds > 0 ? entries[entry].addr + round * strides[entry] : entries[entry].addr;
+  }
+  // From an entry to the next, which may be the first of another round.
+  void step(uint32_t& entry, uint32_t& round) const {
+    if (++entry < entries.size()) return;
+    entry = 0;
+    ++round;
+  }
   uint32_t number(uint32_t entry) const {
     return static_cast<uint32_t>(offsets[entry] & ((1u << number_bits) - 1));
   }
