@@ -10,8 +10,6 @@
 // each command is answered; a reset leaves no object and no byte of memory spent; and the other HCA
 // of the process serves on.
 
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <optional>
 
@@ -553,11 +551,6 @@ class Session {
 
 }  // namespace
 }  // namespace keyhole::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  spdlog::set_level(spdlog::level::off);
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   keyhole::fuzz::Session(keyhole::fuzz::Input(data, size)).run();

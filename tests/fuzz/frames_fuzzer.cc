@@ -8,8 +8,6 @@
 // completion has given back, in the completion ring and in the record's word; the receiver's
 // likewise; and a completion never names more bytes than its buffer has.
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -311,11 +309,6 @@ class Session {
 
 }  // namespace
 }  // namespace keyhole::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  spdlog::set_level(spdlog::level::off);
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   keyhole::fuzz::Session(keyhole::fuzz::Input(data, size)).run();

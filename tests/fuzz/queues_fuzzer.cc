@@ -10,8 +10,6 @@
 // that the device fills (claims.h); nothing that is unmapped is touched; the memory of its peer
 // changes only where the peer has opened it (victim.h); and the device comes to rest.
 
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <optional>
 
@@ -603,11 +601,6 @@ class Session {
 
 }  // namespace
 }  // namespace keyhole::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  spdlog::set_level(spdlog::level::off);
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   keyhole::fuzz::Session(keyhole::fuzz::Input(data, size)).run();

@@ -10,7 +10,6 @@
 // client finds the device in its first state.
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -502,11 +501,6 @@ class Session {
 
 }  // namespace
 }  // namespace keyhole::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  spdlog::set_level(spdlog::level::off);
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   keyhole::fuzz::Session(keyhole::fuzz::Input(data, size)).run();
