@@ -22,12 +22,13 @@
 #define KEYHOLE_HW_H
 
 #include <linux/types.h>
-
-#if defined(__cplusplus)
-#define KH_STATIC_ASSERT(cond) static_assert(cond, #cond)
+#ifdef __KERNEL__
+#include <linux/build_bug.h>
 #else
-#define KH_STATIC_ASSERT(cond) _Static_assert(cond, #cond)
+#include <assert.h>
 #endif
+
+#define KH_STATIC_ASSERT(cond) static_assert(cond, #cond)
 #define KH_ASSERT_SIZE(type, size) KH_STATIC_ASSERT(sizeof(type) == (size))
 #define KH_ASSERT_OFFSET(type, field, off) \
 	KH_STATIC_ASSERT(__builtin_offsetof(type, field) == (off))
@@ -128,6 +129,7 @@ struct kh_status_page {
 	__le64	clock;		/* context 0 only: device clock at that beat, ns */
 	__u8	rsvd1[KH_PAGE_SIZE - 80];
 };
+
 KH_ASSERT_OFFSET(struct kh_status_page, heartbeat, 64);
 KH_ASSERT_SIZE(struct kh_status_page, KH_PAGE_SIZE);
 
@@ -146,6 +148,7 @@ struct kh_qp_db {
 	__le32	rq_notify;
 	__u8	rsvd1[60];
 };
+
 KH_ASSERT_OFFSET(struct kh_qp_db, rq_notify, 64);
 KH_ASSERT_SIZE(struct kh_qp_db, 128);
 
@@ -155,6 +158,7 @@ struct kh_srq_db {
 	__le32	ci;		/* written by the device: WQEs taken so far */
 	__u8	rsvd1[60];
 };
+
 KH_ASSERT_OFFSET(struct kh_srq_db, ci, 64);
 KH_ASSERT_SIZE(struct kh_srq_db, 128);
 
@@ -170,6 +174,7 @@ struct kh_cq_db {
 	__le32	arm;
 	__u8	rsvd[56];
 };
+
 KH_ASSERT_SIZE(struct kh_cq_db, 64);
 #define KH_ARM_TYPE_MASK	3
 #define KH_ARM_SOLICITED	1	/* next solicited or unsuccessful completion */
@@ -182,6 +187,7 @@ struct kh_admin_db {
 	__le32	arm;		/* as for an EQ, type KH_ARM_NEXT; fires vector 0 */
 	__u8	rsvd[52];
 };
+
 KH_ASSERT_SIZE(struct kh_admin_db, 64);
 
 struct kh_nic_db {
@@ -193,6 +199,7 @@ struct kh_nic_db {
 	__le32	tx_ci;		/* written by the device: TX descriptors done */
 	__u8	rsvd1[60];
 };
+
 KH_ASSERT_OFFSET(struct kh_nic_db, tx_ci, 64);
 KH_ASSERT_SIZE(struct kh_nic_db, 128);
 
@@ -218,6 +225,7 @@ struct kh_pages {
 	__u8	levels;
 	__le16	rsvd;
 };
+
 KH_ASSERT_SIZE(struct kh_pages, 16);
 #define KH_PAGES_PER_LIST	512
 #define KH_PAGES_MAX_LEVELS	3
@@ -264,6 +272,7 @@ struct kh_av {
 	__le16	udp_sport;	/* 0: the device derives one from the flow */
 	__le32	flow_label;	/* 20 bits */
 };
+
 KH_ASSERT_SIZE(struct kh_av, 32);
 
 /* ------------------------------------------------------------------------ */
@@ -331,6 +340,7 @@ struct kh_admin_hdr {
 	__le32	handle;
 	__le64	out_addr;	/* where output goes, 64 byte aligned; else 0 */
 };
+
 KH_ASSERT_SIZE(struct kh_admin_hdr, 16);
 
 struct kh_admin_cqe {
@@ -342,6 +352,7 @@ struct kh_admin_cqe {
 	__u8	rsvd1[39];
 	__u8	phase;
 };
+
 KH_ASSERT_SIZE(struct kh_admin_cqe, 64);
 
 /* SET_PORT.  A whole new state; at reset everything is 0 and mac is the permanent one. */
@@ -352,6 +363,7 @@ struct kh_cmd_set_port {
 	__le16	mtu;		/* largest frame without Ethernet header, 68..9216 */
 	__u8	rsvd1[102];
 };
+
 #define KH_PORT_UP		(1u << 0)	/* the netdev is up: frames flow */
 #define KH_PORT_RDMA		(1u << 1)	/* UDP 4791 is the HCA's, not the netdev's */
 #define KH_PORT_PROMISC		(1u << 2)	/* the netdev sees all frames of the switch */
@@ -364,6 +376,7 @@ struct kh_cmd_set_gid {
 	__u8	valid;		/* 0 removes the entry */
 	__u8	rsvd[85];
 };
+
 #define KH_VLAN_NONE		0xffff
 
 struct kh_cmd_create_eq {
@@ -375,6 +388,7 @@ struct kh_cmd_create_eq {
 	__le16	vector;		/* MSI-X vector */
 	__u8	rsvd[84];
 };
+
 enum kh_eq_type {
 	KH_EQ_ASYNC = 0,	/* one for each HCA */
 	KH_EQ_COMPLETION = 1,
@@ -425,6 +439,7 @@ struct kh_cmd_modify_mkey {
 	__le64	offset;
 	__u8	rsvd2[56];
 };
+
 #define KH_MKEY_MOD_TRANSLATION	(1u << 0)	/* start, length, pages, offset */
 #define KH_MKEY_MOD_PD		(1u << 1)
 #define KH_MKEY_MOD_ACCESS	(1u << 2)
@@ -447,6 +462,7 @@ struct kh_mkey_attr {
 	__u8	depth;		/* of a valid INDIRECT key: 1 when all entries are direct */
 	__u8	rsvd1[7];
 };
+
 KH_ASSERT_SIZE(struct kh_mkey_attr, 64);
 
 struct kh_cmd_create_cq {
@@ -459,6 +475,7 @@ struct kh_cmd_create_cq {
 	__u8	flags;		/* KH_CQ_* */
 	__u8	rsvd[80];
 };
+
 #define KH_CQ_TIMESTAMP		(1u << 0)	/* CQEs carry the device clock */
 #define KH_CQ_IGNORE_OVERRUN	(1u << 1)	/* the newest overwrites the oldest */
 
@@ -521,6 +538,7 @@ struct kh_cmd_create_qp {
 	__u8	max_recv_sge;
 	__u8	rsvd[56];
 };
+
 #define KH_NO_SRQ		0xffffffffu
 
 enum kh_qp_state {		/* values of enum ibv_qp_state */
@@ -578,6 +596,7 @@ struct kh_qp_attr {
 	struct kh_av	av;
 	__u8	rsvd1[44];
 };
+
 KH_ASSERT_OFFSET(struct kh_qp_attr, av, 36);
 KH_ASSERT_SIZE(struct kh_qp_attr, 112);
 
@@ -619,6 +638,7 @@ struct kh_admin_cmd {
 		struct kh_cmd_create_nic	create_nic;
 	};
 };
+
 KH_ASSERT_SIZE(struct kh_admin_cmd, 128);
 KH_ASSERT_SIZE(struct kh_cmd_empty, 112);
 KH_ASSERT_SIZE(struct kh_cmd_set_port, 112);
@@ -666,6 +686,7 @@ struct kh_device_attr {
 	__le32	max_depth;	/* of indirect keys in indirect keys */
 	__u8	rsvd[124];
 };
+
 KH_ASSERT_OFFSET(struct kh_device_attr, max_qp, 40);
 KH_ASSERT_SIZE(struct kh_device_attr, 256);
 #define KH_CAP_MW1		(1ull << 0)
@@ -784,6 +805,7 @@ struct kh_wqe_ctrl {
 	__le32	imm;		/* immediate, in network order; or the key to invalidate */
 	__le64	wr_id;		/* comes back in the CQE */
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_ctrl, 16);
 
 struct kh_wqe_rdma {
@@ -791,6 +813,7 @@ struct kh_wqe_rdma {
 	__le32	rkey;		/* zero for SEND */
 	__le32	inline_len;
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_rdma, 16);
 
 struct kh_wqe_ud {
@@ -800,12 +823,14 @@ struct kh_wqe_ud {
 	__le32	inline_len;
 	__le32	rsvd;
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_ud, 48);
 
 struct kh_wqe_atomic {
 	__le64	swap_add;
 	__le64	compare;
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_atomic, 16);
 
 /*
@@ -818,6 +843,7 @@ struct kh_wqe_flush {
 	__le32	level;		/* values of enum ibv_selectivity_level */
 	__u8	rsvd[8];
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_flush, 16);
 #define KH_FLUSH_GLOBAL		(1u << 0)
 #define KH_FLUSH_PERSISTENT	(1u << 1)
@@ -839,6 +865,7 @@ struct kh_wqe_masked_atomic {
 	__le64	swap_mask;
 	__le64	compare_mask;
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_masked_atomic, 32);
 
 /*
@@ -866,6 +893,7 @@ struct kh_wqe_umr {
 	__le32	list_key;
 	__u8	rsvd[12];
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_umr, 48);
 
 /* lkey: DIRECT, or INDIRECT and valid; of the same PD; never of a window. */
@@ -874,6 +902,7 @@ struct kh_klm {
 	__le32	length;		/* bytes */
 	__le32	lkey;
 };
+
 KH_ASSERT_SIZE(struct kh_klm, 16);
 
 struct kh_stride {
@@ -882,6 +911,7 @@ struct kh_stride {
 	__le32	lkey;
 	__le64	stride;		/* from the start of a round to that of the next, bytes */
 };
+
 KH_ASSERT_SIZE(struct kh_stride, 24);
 #define KH_MAX_INLINE_ENTRIES	64
 #define KH_MAX_INDIRECT		65536	/* entries */
@@ -896,6 +926,7 @@ struct kh_wqe_bind {
 	__le64	length;		/* type 1: 0 unbinds */
 	__u8	rsvd[16];
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_bind, 48);
 
 struct kh_wqe_reg {
@@ -906,6 +937,7 @@ struct kh_wqe_reg {
 	struct kh_pages	pages;
 	__le64	offset;
 };
+
 KH_ASSERT_SIZE(struct kh_wqe_reg, 48);
 
 /* Layout of struct ibv_sge. */
@@ -914,6 +946,7 @@ struct kh_sge {
 	__le32	length;		/* 0 is zero bytes */
 	__le32	lkey;
 };
+
 KH_ASSERT_SIZE(struct kh_sge, 16);
 
 /* Receive WQE of an RQ or SRQ: this, then num_sge entries. */
@@ -922,6 +955,7 @@ struct kh_rwqe {
 	__le32	num_sge;
 	__le32	rsvd;
 };
+
 KH_ASSERT_SIZE(struct kh_rwqe, 16);
 
 /* ------------------------------------------------------------------------ */
@@ -932,8 +966,8 @@ enum kh_cqe_opcode {
 	/* of a send queue: enum kh_wqe_opcode */
 	KH_CQE_RECV		= 0x80,	/* a SEND arrived */
 	KH_CQE_RECV_WRITE_IMM	= 0x81,	/* a WRITE with immediate arrived */
-	KH_CQE_SKIP		= 0xff,	/* never written by the device: software puts it
-					 * on CQEs of a destroyed QP, and skips them */
+	/* never written by the device: software puts it on CQEs of a destroyed QP */
+	KH_CQE_SKIP		= 0xff,
 };
 
 enum kh_cqe_status {		/* values of enum ibv_wc_status */
@@ -980,6 +1014,7 @@ struct kh_cqe {
 	__u8	flags;
 	__u8	phase;		/* bit 0 */
 };
+
 KH_ASSERT_OFFSET(struct kh_cqe, sq_index, 32);
 KH_ASSERT_OFFSET(struct kh_cqe, opcode, 60);
 KH_ASSERT_SIZE(struct kh_cqe, 64);
@@ -1046,7 +1081,7 @@ enum kh_syndrome {
 	KH_SYN_UMR_PD = 0x0802,
 	KH_SYN_UMR_BUSY = 0x0803,	/* windows are bound to it */
 	KH_SYN_UMR_COUNT = 0x0804,	/* num_entries: 0, or more than the key or the WQE holds */
-	KH_SYN_UMR_ACCESS = 0x0805,	/* bad bits, or remote write or atomic without local write */
+	KH_SYN_UMR_ACCESS = 0x0805,	/* bad bits; remote write or atomic without local write */
 	KH_SYN_UMR_RANGE = 0x0806,	/* start + length wraps; start not 0 with ZERO_BASED */
 	KH_SYN_UMR_LIST = 0x0807,	/* list_key: no list of this PD, or too short, or gone */
 	/* transport */
@@ -1088,6 +1123,7 @@ struct kh_eqe {
 	__u8	rsvd1[3];
 	__u8	phase;
 };
+
 KH_ASSERT_SIZE(struct kh_eqe, 16);
 
 /* ------------------------------------------------------------------------ */
@@ -1100,6 +1136,7 @@ struct kh_nic_desc {
 	__le32	len;
 	__le32	rsvd;
 };
+
 KH_ASSERT_SIZE(struct kh_nic_desc, 16);
 
 /* RX completion i belongs to RX descriptor i. */
@@ -1109,6 +1146,7 @@ struct kh_nic_cqe {
 	__u8	rsvd[2];
 	__u8	phase;
 };
+
 KH_ASSERT_SIZE(struct kh_nic_cqe, 8);
 #define KH_NIC_CSUM_OK		(1u << 0)	/* came from memory of this fabric: intact */
 

@@ -10,7 +10,7 @@ import functools
 import time
 import xml.etree.ElementTree
 
-from . import build, checkout, coverage, fuzz, kernel, root, say, splats, user_space, vm
+from . import analysis, build, checkout, coverage, fuzz, kernel, root, say, splats, user_space, vm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +126,15 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
+def static(context):
+    """The static analysers. Passed is what has no finding: a file, or a rule."""
+    chosen = kernel.debug(root.ensure(), context.new_room)  # its source has the kernel's analysers
+    with context.new_room(chosen.shown) as place, build.build_lock():
+        results = analysis.run(place, kernel.debug_dir(root.ensure()) / "source")
+    return [Count(f"static: {r.tool}", passed=r.looked_at - r.faulty, failed=max(r.faulty, len(r.findings)),
+                  skipped=r.skipped, seconds=r.seconds, note=r.note) for r in results]
+
+
 def guest(context, chosen, script, title, timeout, memory, tier=BRIEF, definition=root.LAB):
     """A script of tests/vm, with its arguments, in a VM; its parts leave their counts behind."""
     program, *arguments = script.split()
@@ -190,8 +199,8 @@ def module_coverage(context):
 
 # What runs when no suite is named. `debug-all` takes as long as all of these together, and is asked for by name, as
 # are those that run everything on a kernel that is usually tested in brief; with --long everything runs that there is.
-USUAL = ("native", "asan", "tsan", "fuzz", "module", "stock", "debug", *kernel.SUITES)
-EVERYTHING = ("native", "asan", "tsan", "fuzz", "module", "stock", "debug-all",
+USUAL = ("native", "asan", "tsan", "fuzz", "module", "static", "stock", "debug", *kernel.SUITES)
+EVERYTHING = ("native", "asan", "tsan", "fuzz", "module", "static", "stock", "debug-all",
               *(f"{name}-all" for name in kernel.SUITES), "bookworm")
 
 
@@ -202,6 +211,7 @@ def all_suites(context):
         "tsan": lambda: threads(context),
         "fuzz": lambda: fuzzers(context),
         "module": lambda: module(context),
+        "static": lambda: static(context),
         "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536,
                                FULL),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Static analysis: programs that read the sources and run none of them. Each of their findings is a failure.
+
+The module is read by the kernel's own, checkpatch and Coccinelle's rules, which come with the source of the debug
+kernel; user space by cppcheck. (Its build has sparse look at the module too: build.py.) What is wrong about a finding
+is said where the finding is, in the source or in cppcheck.suppressions: nothing here lets a kind of finding pass.
+
+A tool that does not run, or reads nothing, finds nothing. So each gets one more source, PLANTED, and has to find the
+faults in that; and each line that a tool prints must be one that is known here, else it counts as a finding.
+"""
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+
+from . import build, checkout, host, say
+from .room import PRIVATE
+
+PLANTED = """\
+// SPDX-License-Identifier: BSD-2-Clause
+int planted(int *p)
+{
+	int value = *p;
+
+	if (!p)
+		return 0;;
+	while (value > 9) {
+		value /= 10;
+	};
+	return value;
+}
+"""
+PLANTED_NAME = "planted.c"
+LIMIT = 600  # seconds for one process
+
+
+@dataclasses.dataclass
+class Result:
+    tool: str
+    looked_at: int = 0      # files or rules
+    faulty: int = 0         # of these, with findings
+    findings: tuple = ()    # lines: file, line, what
+    skipped: int = 0
+    note: str = ""
+    seconds: float = 0
+
+
+def in_parallel(place, jobs, log, cwd="/"):
+    """Runs `jobs`, command lines by name, as many at once as there are CPUs; returns status and output of each."""
+    waiting, running, done = list(jobs.items()), [], {}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w") as everything:
+        while waiting or running:
+            while waiting and len(running) < host.cpus():
+                name, argv = waiting.pop(0)
+                out = tempfile.TemporaryFile("w+", errors="replace")
+                process = place.start(argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                      start_new_session=True)
+                running.append((name, argv, process, out, time.monotonic()))
+            time.sleep(0.05)
+            for entry in list(running):
+                name, argv, process, out, start = entry
+                if process.poll() is None and time.monotonic() - start < LIMIT:
+                    continue
+                process.kill()
+                process.wait()
+                running.remove(entry)
+                with out:
+                    out.seek(0)
+                    done[name] = (process.returncode, out.read())
+                everything.write(f"$ {' '.join(map(str, argv))}\n{done[name][1]}"
+                                 f"(status {process.returncode}, {time.monotonic() - start:.1f} s)\n")
+                everything.flush()
+    return done
+
+
+def judged(tool, findings, log):
+    """The findings in the sources, when those in the planted one are there too."""
+    ours = [line for line in findings if PLANTED_NAME not in line.split(":")[0]]
+    if len(ours) == len(findings):
+        raise say.LabError(f"{tool} does not find what was planted for it; its log: {log}")
+    return ours
+
+
+def module_sources():
+    return sorted(path for name in ("kernel", "uapi") for path in (checkout.TOP / name).rglob("*.[ch]"))
+
+
+# ---------------------------------------------------------------- checkpatch
+
+def in_kernel(path):
+    """Where a source would lie in the kernel: checkpatch asks more of some places, and less of headers for all."""
+    parts = path.relative_to(checkout.TOP).parts
+    return "/".join(("drivers/infiniband/hw/keyhole", *parts[1:]) if parts[0] == "kernel"
+                    else ("include/uapi/rdma", parts[-1]))
+
+
+def checkpatch(place, source):
+    """checkpatch --strict on the module, its tests and the headers that it shares with user space."""
+    tree = place.directory / "checkpatch"
+    ours = {in_kernel(path): path for path in module_sources()}
+    for name, path in ours.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, tree / name)
+    planted = f"drivers/infiniband/hw/keyhole/{PLANTED_NAME}"
+    (tree / planted).write_text(PLANTED)
+    # --no-tree: what debug_kernel.sh leaves of the kernel is no whole tree, and no check of a single file needs one.
+    command = ["perl", source / "scripts/checkpatch.pl", "--strict", "--no-tree", f"--root={source}", "--terse",
+               "--show-types", "--no-summary", "--color=never", "-f"]
+    log, names = checkout.log("checkpatch"), list(ours)
+    parts = {f"part {i}": [*command, *names[i::host.cpus()], planted] for i in range(host.cpus())}
+    findings = []
+    for status, text in in_parallel(place, parts, log, cwd=f"{PRIVATE}/checkpatch").values():
+        if status not in (0, 1):  # 1: there are findings; a file that it cannot read ends it
+            raise say.failed_with_log("checkpatch", log)
+        findings += judged("checkpatch", text.splitlines(), log)
+    for name, path in ours.items():
+        findings = [line.replace(f"{name}:", f"{path.relative_to(checkout.TOP)}:", 1) for line in findings]
+    return Result("checkpatch", len(ours), len({line.split(":")[0] for line in findings}), findings)
+
+
+def run(place, source):
+    """Runs all of them; returns their results. `source` is the debug kernel's, in the room and on the host."""
+    results = []
+    for tool in (checkpatch,):
+        start = time.monotonic()
+        try:
+            with say.step(f"static analysis: {tool.__name__}"):
+                result = tool(place, source)
+        except say.LabError as error:
+            say.note(str(error))
+            result = Result(tool.__name__, looked_at=1, faulty=1, note=error.summary())
+        for line in result.findings:
+            say.note(line)
+        result.seconds = time.monotonic() - start
+        results.append(result)
+    return results
