@@ -117,8 +117,7 @@ static bool kh_wc_fill(struct kh_cq *cq, const struct kh_cqe *cqe,
 	wc->qp = &qp->ibqp;
 	wc->opcode = kh_wc_opcode(cqe->opcode);
 	wc->port_num = 1;
-	wc->status = cqe->status <= IB_WC_GENERAL_ERR ? cqe->status :
-							IB_WC_GENERAL_ERR;
+	wc->status = min_t(enum ib_wc_status, cqe->status, IB_WC_GENERAL_ERR);
 	if (wc->status == IB_WC_SUCCESS)
 		kh_wc_success(qp, cqe, wc);
 	else

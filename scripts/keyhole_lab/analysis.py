@@ -123,10 +123,73 @@ def checkpatch(place, source):
     return Result("checkpatch", len(ours), len({line.split(":")[0] for line in findings}), findings)
 
 
+# ---------------------------------------------------------------- Coccinelle
+
+# Two rules are partly written in OCaml, whose compiler the root has not.
+NEED_OCAML = {"null/badzero.cocci": "a pointer compared with 0, of which sparse warns",
+              "api/check_bq27xxx_data.cocci": "about a table in one driver, of batteries"}
+# What Coccinelle must be told to be able to read on: it expands no macro that it does not know.
+MACROS = """\
+#define UVERBS_HANDLER(id) handler_of_the_method
+#define KH_USER_CQ_OPS
+#define KH_REG_USER_MR_OP
+#define KH_FILL_RES_SRQ_OP
+"""
+# And what of ours it cannot read in spite of that, in which no rule could find anything.
+UNREADABLE = ("static inline struct kh_##type *to_kh_##type(struct ib_##type *p)",)  # a macro that makes functions
+
+
+def read_coccicheck(text):
+    """What `make coccicheck` says beside its preface, the command, and remarks of Coccinelle on the rule itself."""
+    known = re.compile(r"|Please check for false positives in the output before submitting a patch\."
+                       r"|When using \"patch\" mode, carefully review the patch before submitting it\."
+                       r"|\S*/spatch -D report .*|warning: line \d+: should \w+ be a metavariable\?")
+    return [line for line in text.splitlines() if not known.fullmatch(line)]
+
+
+def read_parse(text):
+    """The places at which Coccinelle gave up on a function or a table, and how many files it has read."""
+    files = re.search(r"^NB total files = (\d+);", text, re.M)
+    given_up = [line.removeprefix("BAD:!!!!! ").strip(" \t\\") for line in text.splitlines()
+                if line.startswith("BAD:!!!!!")]
+    return int(files[1]) if files else 0, given_up
+
+
+def coccinelle(place, source):
+    """Every rule of the kernel's scripts/coccinelle on the module and its tests, as `make coccicheck` does it."""
+    copy, seen = place.directory / "coccinelle", f"{PRIVATE}/coccinelle"
+    for name in ("kernel", "uapi"):
+        shutil.copytree(checkout.TOP / name, copy / name)
+    (copy / PLANTED_NAME).write_text(PLANTED)
+    (copy / "macros").write_text(MACROS)
+    scripts = source / "scripts/coccinelle"
+    rules = sorted(str(path.relative_to(scripts)) for path in scripts.rglob("*.cocci"))
+    chosen = [rule for rule in rules if rule not in NEED_OCAML]
+    macros = f"--macro-file {seen}/macros"
+    jobs = {"": ["spatch", *macros.split(), "--parse-c", f"{seen}/kernel"]}
+    jobs |= {rule: ["make", "-s", "-C", source.parent / "build", f"M={seen}", "MODE=report", f"COCCI={scripts / rule}",
+                    f"J={host.cpus()}", f"SPFLAGS={macros} --tmp-dir /tmp/spatch", "coccicheck"] for rule in chosen}
+    log = checkout.log("coccinelle")
+    done = in_parallel(place, jobs, log)
+    files, given_up = read_parse(done.pop("")[1])
+    wanted = len(list((copy / "kernel").rglob("*.c")))
+    if files != wanted:
+        raise say.LabError(f"Coccinelle has read {files} of {wanted} files; its log: {log}")
+    found = {"": [f"Coccinelle cannot read on from here: {line}" for line in given_up if line not in UNREADABLE]}
+    for rule, (status, text) in done.items():
+        found[rule] = [line.replace(f"{seen}/", "") for line in read_coccicheck(text)]
+        if status != 0:
+            found[rule].append(f"{rule}: status {status}")
+    findings = judged("Coccinelle", [line for lines in found.values() for line in lines], log)
+    faulty = sum(any(line in findings for line in lines) for lines in found.values())
+    return Result("Coccinelle", len(rules), faulty, findings, skipped=len(rules) - len(chosen),
+                  note=f"{len(rules) - len(chosen)} rules need an OCaml compiler")
+
+
 def run(place, source):
     """Runs all of them; returns their results. `source` is the debug kernel's, in the room and on the host."""
     results = []
-    for tool in (checkpatch,):
+    for tool in (checkpatch, coccinelle):
         start = time.monotonic()
         try:
             with say.step(f"static analysis: {tool.__name__}"):
