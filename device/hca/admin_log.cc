@@ -47,7 +47,7 @@ std::string mkey_kind(uint8_t kind) {
 
 std::string qp_attr(const kh_qp_attr& attr) {
   std::string text = fmt::format("mask {:#x}", uint32_t{attr.mask});
-  auto add = [&](uint32_t bit, std::string what) {
+  auto add = [&](uint32_t bit, const std::string& what) {
     if (attr.mask & bit) text += " " + what;
   };
   add(KH_QP_STATE, fmt::format("to {}", qp_state_name(attr.state)));

@@ -137,7 +137,7 @@ class KeyWalk {
   uint32_t depth_ = 0;
   bool write_ = false;
   bool entry_ended_ = false;  // with the last span
-  Level levels_[KH_MAX_DEPTH];
+  Level levels_[KH_MAX_DEPTH] = {};
 };
 
 // A UMR_FILL of a long list, in steps. What is read is kept apart until all of it is there and has

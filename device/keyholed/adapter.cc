@@ -200,7 +200,7 @@ void Adapter::wake(uint64_t offset) {
 }
 
 PciModel::Result Adapter::dma_map(vfio_user::DmaMapping mapping) {
-  Result result = dma_.map(std::move(mapping));
+  Result result = dma_.map(mapping);
   changed();
   return result;
 }

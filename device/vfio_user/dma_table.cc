@@ -43,7 +43,7 @@ DmaTable::DmaTable(std::string name, DmaLimits limits) : name_(std::move(name)),
 
 DmaTable::~DmaTable() { unmap_all(); }
 
-std::expected<void, int> DmaTable::map(DmaMapping mapping) {
+std::expected<void, int> DmaTable::map(const DmaMapping& mapping) {
   uint64_t last = mapping.iova + mapping.size - 1;
   if (mapping.size == 0 || last < mapping.iova || !aligned(mapping.iova) || !aligned(mapping.size))
     return std::unexpected(EINVAL);

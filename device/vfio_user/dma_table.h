@@ -50,7 +50,7 @@ class DmaTable {
   // or overflow, a descriptor that is no regular file, or a file shorter than offset + size; EEXIST
   // for an overlap; ENOMEM at the limits; else what mmap() says. A map without a descriptor takes
   // its place in the table, and lookups in it fail.
-  std::expected<void, int> map(DmaMapping mapping);
+  std::expected<void, int> map(const DmaMapping& mapping);
 
   // Removes the maps inside [iova, iova + size). Errors: ENOENT when there is none, EINVAL when the
   // range would cut one in two.

@@ -11,6 +11,7 @@ faults in that; and each line that a tool prints must be one that is known here,
 
 import dataclasses
 import json
+import pathlib
 import re
 import shutil
 import subprocess
@@ -186,10 +187,58 @@ def coccinelle(place, source):
                   note=f"{len(rules) - len(chosen)} rules need an OCaml compiler")
 
 
+# ---------------------------------------------------------------- cppcheck
+
+USER_SPACE = ("device", "userspace", "tests", "examples")
+SUPPRESSIONS = pathlib.Path(__file__).with_name("cppcheck.suppressions")
+# Compiled by a test, with other flags each time; its style is that of its time.
+NOT_COMPILED = ("tests/native/exp/old_program.c",)
+# Not `style`: most of it is taste (where a const could stand, which loop could be an algorithm), the rest clang-tidy's.
+CPPCHECK = ["cppcheck", "--enable=warning,performance,portability", "--check-level=exhaustive", "--inline-suppr",
+            "--library=googletest", "--error-exitcode=0", "--template={file}:{line}: {severity}: {message} [{id}]"]
+
+
+def read_cppcheck(text):
+    """What cppcheck says beside its progress."""
+    known = re.compile(r"|Checking \S+ \.\.\.|Checking \S+: .*\.\.\.|\d+/\d+ files checked \d+% done")
+    return [line for line in text.splitlines() if not known.fullmatch(line)]
+
+
+def user_space_sources(compile_commands):
+    """The entries of compile_commands.json for our own sources, each once, and those sources that have none."""
+    ours = {str(path) for folder in USER_SPACE for suffix in ("c", "cc", "cpp")
+            for path in (checkout.TOP / folder).rglob(f"*.{suffix}")}
+    entries = {entry["file"]: entry for entry in json.loads(compile_commands.read_text()) if entry["file"] in ours}
+    missing = {str(pathlib.Path(path).relative_to(checkout.TOP)) for path in ours - entries.keys()}
+    return list(entries.values()), sorted(missing - set(NOT_COMPILED))
+
+
+def cppcheck(place, _source):
+    """cppcheck on device, provider, tests and examples, with the flags that each is compiled with."""
+    entries, missing = user_space_sources(build.compile_commands(place))
+    if missing:
+        raise say.LabError(f"no build compiles {', '.join(missing)}")
+    planted = place.directory / PLANTED_NAME
+    planted.write_text(PLANTED)
+    seen = f"{PRIVATE}/{PLANTED_NAME}"
+    project = place.directory / "compile_commands.json"
+    project.write_text(json.dumps([*entries, {"file": seen, "directory": PRIVATE, "command": f"cc -c {seen}"}]))
+    cache = checkout.build_dir() / "cppcheck"
+    cache.mkdir(exist_ok=True)
+    log = checkout.log("cppcheck")
+    (status, text), = in_parallel(place, {"": [*CPPCHECK, f"-j{host.cpus()}", f"--project={PRIVATE}/{project.name}",
+                                               f"--cppcheck-build-dir={cache}",
+                                               f"--suppressions-list={SUPPRESSIONS}"]}, log, cwd=checkout.TOP).values()
+    if status != 0:
+        raise say.failed_with_log("cppcheck", log)
+    findings = [line.replace(f"{checkout.TOP}/", "") for line in judged("cppcheck", read_cppcheck(text), log)]
+    return Result("cppcheck", len(entries), len({line.split(":")[0] for line in findings}), findings)
+
+
 def run(place, source):
     """Runs all of them; returns their results. `source` is the debug kernel's, in the room and on the host."""
     results = []
-    for tool in (checkpatch, coccinelle):
+    for tool in (checkpatch, coccinelle, cppcheck):
         start = time.monotonic()
         try:
             with say.step(f"static analysis: {tool.__name__}"):

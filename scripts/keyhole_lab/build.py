@@ -23,6 +23,9 @@ VARIANTS = {
     "fuzz": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
              "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g1", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1",
              "-DKEYHOLE_FUZZ=ON", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
+    # Never built: its compile_commands.json tells those that read the sources what is compiled, fuzzers too, and how.
+    "analysis": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
+                 "-DKEYHOLE_FUZZ=ON"],
     "tsan": ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1",
              "-DKEYHOLE_SANITIZE=thread", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
     "release": ["-DCMAKE_BUILD_TYPE=Release"],
@@ -46,18 +49,28 @@ def native_dir(variant):
     return checkout.build_dir() / variant
 
 
+def configure(place, variant, log):
+    place.run_logged(["cmake", "-G", "Ninja", "-S", checkout.TOP, "-B", native_dir(variant),
+                      "-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
+                      "-DCMAKE_INSTALL_PREFIX=/usr", f"-DKEYHOLE_RDMA_CORE_SOURCE={RDMA_CORE}",
+                      f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include",
+                      "-DCMAKE_REQUIRE_FIND_PACKAGE_GTest=ON", *VARIANTS[variant]],
+                     log, f"configuring the {variant} build")
+
+
+def compile_commands(place):
+    """The compile_commands.json of all that is compiled in user space, as of now."""
+    configure(place, "analysis", checkout.log("analysis"))
+    return native_dir("analysis") / "compile_commands.json"
+
+
 def native(place, variant="plain", tests=True, only=()):
     """Configures and builds one variant of everything in user space, or all but the native tests; or `only` some targets."""
     directory = native_dir(variant)
     log = checkout.log(f"build-{variant}")
     with say.step(f"building device, provider and programs ({variant})"):
         if not (directory / "build.ninja").exists():
-            place.run_logged(["cmake", "-G", "Ninja", "-S", checkout.TOP, "-B", directory,
-                              "-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
-                              "-DCMAKE_INSTALL_PREFIX=/usr", f"-DKEYHOLE_RDMA_CORE_SOURCE={RDMA_CORE}",
-                              f"-DKEYHOLE_RDMA_CORE_INCLUDE={RDMA_CORE}/build/include",
-                              "-DCMAKE_REQUIRE_FIND_PACKAGE_GTest=ON", *VARIANTS[variant]],
-                             log, f"configuring the {variant} build", append=False)
+            configure(place, variant, log)
         if not only and not tests:
             only = [f"{folder}/all" for folder in GUEST_FOLDERS
                     if (checkout.TOP / folder / "CMakeLists.txt").exists()]

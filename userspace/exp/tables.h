@@ -311,11 +311,12 @@ inline constexpr ibv_wc_status kStatuses[] = {
     IBV_WC_TM_ERR,
     IBV_WC_TM_RNDV_INCOMPLETE,
 };
-static_assert([] {
+constexpr bool each_at_its_index() {
   for (size_t i = 0; i < std::size(kStatuses); ++i)
     if (static_cast<size_t>(kStatuses[i]) != i) return false;
   return true;
-}());
+}
+static_assert(each_at_its_index());
 
 constexpr ibv_wc_status wc_status(ibv_wc_status status) {
   const auto index = static_cast<size_t>(status);

@@ -220,7 +220,7 @@ uint32_t Qp::receive_response(const Segment& segment) {
 }
 
 Scattered Qp::store_result(const Request& request, uint32_t offset, uint32_t length,
-                           SpanCursor from) {
+                           const SpanCursor& from) {
   const uint32_t unit = 1u << mtu_shift_;
   if (loaded_valid_ && window(loaded_).block == request.block) [[likely]]
     return scatter(hca_.mkeys(), who_, {wqe_.sge, wqe_.num_sge}, offset, length, unit, from);

@@ -213,7 +213,7 @@ class Qp final : public Runnable {
   uint32_t take_read_answer(const Segment& segment);
   void take_atomic_answer(const Reply& reply);
   Scattered store_result(const Request& request, uint32_t offset, uint32_t length,
-                         SpanCursor from);
+                         const SpanCursor& from);
   void start_timer();
   void on_timer();
   void look_drained();
@@ -268,7 +268,7 @@ class Qp final : public Runnable {
   enum class Receive : uint8_t { ready, none, failed };
   Receive take_receive();
   Receive malformed_receive();
-  Scattered fill_receive(SpanCursor from, uint32_t length, uint32_t unit);
+  Scattered fill_receive(const SpanCursor& from, uint32_t length, uint32_t unit);
   void complete_receive(const Segment& segment, uint8_t opcode, uint32_t length);
   void fail_receive(Verdict verdict);
   bool load_receive_producer();

@@ -77,7 +77,7 @@ Qp::Receive Qp::malformed_receive() {
   return Receive::failed;
 }
 
-Scattered Qp::fill_receive(SpanCursor from, uint32_t length, uint32_t unit) {
+Scattered Qp::fill_receive(const SpanCursor& from, uint32_t length, uint32_t unit) {
   if (length == 0) return {};
   Scattered stored = scatter(hca_.mkeys(), receive_who_, {receive_.sge.data(), receive_.num_sge},
                              receive_done_, length, unit, from);

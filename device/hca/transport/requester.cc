@@ -244,7 +244,7 @@ bool Qp::send_some(Quantum& quantum) {
 }
 
 Segment Qp::new_segment(const Request& request) const {
-  Segment segment;
+  Segment segment{};
   segment.kind = kind_of(request.opcode);
   segment.transport = config_.type;
   segment.solicited = (request.flags & KH_WQE_SOLICITED) != 0;

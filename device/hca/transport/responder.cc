@@ -416,7 +416,7 @@ void Qp::begin_answer(uint32_t psn, uint64_t addr, uint32_t rkey, uint32_t lengt
 
 void Qp::send_answers(Quantum& quantum) {
   for (EntryMeter meter; answer_.active && quantum.left(); meter.charge(quantum)) {
-    Segment segment;
+    Segment segment{};
     segment.transport = KH_QPT_RC;
     segment.dest_qpn = attr_.dest_qpn;
     segment.source_qpn = config_.qpn;

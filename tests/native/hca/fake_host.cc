@@ -34,7 +34,7 @@ size_t round_up(size_t size) { return (size + KH_PAGE_SIZE - 1) & ~size_t{KH_PAG
 
 }  // namespace
 
-FakeHost::FakeHost(Options options) : options_(options) {
+FakeHost::FakeHost(const Options& options) : options_(options) {
   size_t npages = options_.memory / KH_PAGE_SIZE;
   if (npages == 0 || (npages & (npages - 1)) != 0)
     throw std::invalid_argument("the arena must be a power of two of pages");

@@ -38,7 +38,7 @@ class FakeHost final : public GuestMemory, public Interrupts, public Clock {
     bool guarded = false;
     uint64_t iova_base = uint64_t{1} << 32;
   };
-  explicit FakeHost(Options options);
+  explicit FakeHost(const Options& options);
   FakeHost() : FakeHost(Options{}) {}
   ~FakeHost() override;
 

@@ -59,7 +59,7 @@ class Station {
 
 class EngineRig {
  public:
-  explicit EngineRig(test::Rig::Options options = {}) : rig_(options) {
+  explicit EngineRig(const test::Rig::Options& options = {}) : rig_(options) {
     for (std::size_t i = 0; i < options.stations; i++)
       stations_.push_back(std::make_unique<Station>(rig_.host(i), rig_.hca(i), rig_.driver(i)));
   }

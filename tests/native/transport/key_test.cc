@@ -102,10 +102,6 @@ TEST_F(Key, ABindCompletesAfterTheRequestsBeforeIt) {
 }
 
 TEST_F(Key, ARefusedBindIsABindErrorAndEndsInTheErrorState) {
-  struct Case {
-    Work work;
-    uint32_t syndrome;
-  };
   Work too_long = bind(mw1, next(mw1), 0, b.region.size + 1);
   b.post_unrung(too_long);
   b.post_unrung(write(b, 0, 8, a, 0, 2));

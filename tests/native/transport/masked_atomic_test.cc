@@ -115,17 +115,16 @@ TEST_F(MaskedAtomic, WhatIsWrongWithOneIsSaid) {
     kh_cqe_status status;
     uint32_t syndrome;
   };
-  for (const Row& row : std::vector<Row>{
-           {"no entry", [](Work& w) { w.sge.clear(); }, KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_SIZE},
-           {"one block", [](Work& w) { w.nblocks = 1; }, KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_SIZE},
-           {"length", [](Work& w) { w.sge[0].length = 4; }, KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH},
-           {"compare", [](Work& w) { w.masked.compare = 1; }, KH_WC_LOC_QP_OP_ERR,
-            KH_SYN_WQE_FLAGS},
-           {"place", [](Work& w) { w.sge[0].addr = 0; }, KH_WC_LOC_PROT_ERR,
-            KH_SYN_LOCAL_KEY | KH_SYN_KEY_RANGE},
-           {"alignment", [](Work& w) { w.remote_addr += 4; }, KH_WC_REM_INV_REQ_ERR,
-            KH_SYN_NAK_INVALID},
-           {"key", [](Work& w) { w.rkey ^= 1; }, KH_WC_REM_ACCESS_ERR, KH_SYN_NAK_ACCESS}}) {
+  const std::vector<Row> rows = {
+      {"no entry", [](Work& w) { w.sge.clear(); }, KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_SIZE},
+      {"one block", [](Work& w) { w.nblocks = 1; }, KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_SIZE},
+      {"length", [](Work& w) { w.sge[0].length = 4; }, KH_WC_LOC_LEN_ERR, KH_SYN_WQE_LENGTH},
+      {"compare", [](Work& w) { w.masked.compare = 1; }, KH_WC_LOC_QP_OP_ERR, KH_SYN_WQE_FLAGS},
+      {"place", [](Work& w) { w.sge[0].addr = 0; }, KH_WC_LOC_PROT_ERR,
+       KH_SYN_LOCAL_KEY | KH_SYN_KEY_RANGE},
+      {"alignment", [](Work& w) { w.remote_addr += 4; }, KH_WC_REM_INV_REQ_ERR, KH_SYN_NAK_INVALID},
+      {"key", [](Work& w) { w.rkey ^= 1; }, KH_WC_REM_ACCESS_ERR, KH_SYN_NAK_ACCESS}};
+  for (const Row& row : rows) {
     SCOPED_TRACE(row.what);
     make_pair();
     Work work = add(1, 0);

@@ -486,17 +486,19 @@ TEST_F(Umr, AListIsCheckedBeforeItIsRead) {
     std::function<void(Work&)> change;
   };
   uint32_t list_key = 0;
-  for (const Row& row : std::vector<Row>{
-           {"offset", [](Work& w) { w.umr.list_offset = 4; }},
-           {"short", [](Work& w) { w.umr.list_offset = 8192 - 16 * 99; }},
-           {"far", [](Work& w) { w.umr.list_offset = ~uint64_t{0} - 7; }},
-           {"a region", [&](Work& w) { w.umr.list_key = a.region.key; }},
-           {"another PD's", [&](Work& w) {
-              w.umr.list_key = a.driver->create_klm_list(a.driver->create_pd(), memory, 8192);
-            }},
-           {"gone", [&](Work& w) {
-              ASSERT_EQ(a.driver->destroy(KH_ADM_DESTROY_MKEY, w.umr.list_key), KH_ST_OK);
-            }}}) {
+  const std::vector<Row> rows = {
+      {"offset", [](Work& w) { w.umr.list_offset = 4; }},
+      {"short", [](Work& w) { w.umr.list_offset = 8192 - 16 * 99; }},
+      {"far", [](Work& w) { w.umr.list_offset = ~uint64_t{0} - 7; }},
+      {"a region", [&](Work& w) { w.umr.list_key = a.region.key; }},
+      {"another PD's",
+       [&](Work& w) {
+         w.umr.list_key = a.driver->create_klm_list(a.driver->create_pd(), memory, 8192);
+       }},
+      {"gone", [&](Work& w) {
+         ASSERT_EQ(a.driver->destroy(KH_ADM_DESTROY_MKEY, w.umr.list_key), KH_ST_OK);
+       }}};
+  for (const Row& row : rows) {
     SCOPED_TRACE(row.what);
     make_pair_again();
     for (int i = 0; i < 100; ++i)

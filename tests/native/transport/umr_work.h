@@ -41,31 +41,35 @@ class UmrTest : public TransportTest {
     const auto* bytes = reinterpret_cast<const std::byte*>(entries.data());
     return {bytes, bytes + entries.size() * sizeof(kh_klm)};
   }
-  static Work fill_work(uint32_t key, const std::vector<kh_klm>& entries,
-                        uint32_t access = kAllRights, uint64_t start = 0) {
+  static Work fill_of(uint32_t key, size_t entries) {
     Work work;
     work.opcode = KH_OP_UMR_FILL;
     work.wr_id = 1;
-    work.flags |= KH_WQE_INLINE;
     work.umr.key = key;
+    work.umr.access = kAllRights;
+    work.umr.num_entries = static_cast<uint32_t>(entries);
+    return work;
+  }
+  static Work fill_work(uint32_t key, const std::vector<kh_klm>& entries,
+                        uint32_t access = kAllRights, uint64_t start = 0) {
+    Work work = fill_of(key, entries.size());
+    work.flags |= KH_WQE_INLINE;
     work.umr.access = access;
     work.umr.start = start;
-    work.umr.num_entries = static_cast<uint32_t>(entries.size());
     work.inline_data = klms(entries);
     return work;
   }
   static Work strided_work(uint32_t key, const std::vector<kh_stride>& entries, uint32_t rounds) {
-    Work work = fill_work(key, {});
-    work.umr.num_entries = static_cast<uint32_t>(entries.size());
+    Work work = fill_of(key, entries.size());
+    work.flags |= KH_WQE_INLINE;
     work.umr.repeat_count = rounds;
     const auto* bytes = reinterpret_cast<const std::byte*>(entries.data());
     work.inline_data.assign(bytes, bytes + entries.size() * sizeof(kh_stride));
     return work;
   }
   static Work list_work(uint32_t key, uint32_t list, uint32_t entries) {
-    Work work = fill_work(key, {});
+    Work work = fill_of(key, entries);
     work.flags = KH_WQE_SIGNALED;
-    work.umr.num_entries = entries;
     work.umr.list_key = list;
     return work;
   }

@@ -54,7 +54,7 @@ PciModel::Result FakeModel::write(uint32_t region, uint64_t offset, std::span<co
   return {};
 }
 
-PciModel::Result FakeModel::dma_map(DmaMapping mapping) { return table.map(std::move(mapping)); }
+PciModel::Result FakeModel::dma_map(DmaMapping mapping) { return table.map(mapping); }
 
 PciModel::Result FakeModel::dma_unmap(uint64_t iova, uint64_t size) {
   return table.unmap(iova, size);

@@ -35,7 +35,7 @@ Bytes bytes_of(const T& value) {
 
 inline Bytes text_bytes(const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
+  return Bytes(begin, begin + text.size());
 }
 
 inline Bytes operator+(Bytes a, const Bytes& b) {

@@ -196,7 +196,7 @@ TEST_F(PciConfigTest, WhatLiesOutsideReadsAsOnesAndIgnoresWrites) {
 }
 
 TEST_F(PciConfigTest, AnImpossibleDescriptionIsABugOfTheOwner) {
-  auto with = [&](std::array<PciBar, 6> b, PciMsix m) {
+  auto with = [&](const std::array<PciBar, 6>& b, PciMsix m) {
     EXPECT_THROW(PciConfig(identity, b, m, *this), std::invalid_argument);
   };
   with({PciBar{3 << 20}}, {});

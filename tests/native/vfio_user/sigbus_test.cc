@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "fixture.h"
@@ -72,14 +75,11 @@ TEST(Sigbus, PagesAreLostFromTheBackWithoutAMappingForEach) {
   ASSERT_TRUE(table.map(whole(file, 0, 256 * page)));
   ASSERT_EQ(ftruncate(file.get(), 0), 0);
   auto mappings = [] {
-    size_t lines = 0;
-    FILE* maps = fopen("/proc/self/maps", "r");
-    for (int c = fgetc(maps); c != EOF; c = fgetc(maps))
-      lines += c == '\n' ? 1 : 0;
-    fclose(maps);
-    return lines;
+    std::ifstream maps("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
   };
-  size_t before = mappings();
+  auto before = mappings();
+  EXPECT_GT(before, 0);
   for (uint64_t i = 256; i-- > 0;)
     *table.find(i * page, 1, DmaAccess::write) = std::byte{1};
   EXPECT_LE(mappings(), before + 4);
