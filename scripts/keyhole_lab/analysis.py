@@ -183,7 +183,7 @@ def coccinelle(place, source):
             found[rule].append(f"{rule}: status {status}")
     findings = judged("Coccinelle", [line for lines in found.values() for line in lines], log)
     faulty = sum(any(line in findings for line in lines) for lines in found.values())
-    return Result("Coccinelle", len(rules), faulty, findings, skipped=len(rules) - len(chosen),
+    return Result("Coccinelle", len(found), faulty, findings, skipped=len(rules) - len(chosen),
                   note=f"{len(rules) - len(chosen)} rules need an OCaml compiler")
 
 
@@ -235,10 +235,10 @@ def cppcheck(place, _source):
     return Result("cppcheck", len(entries), len({line.split(":")[0] for line in findings}), findings)
 
 
-def run(place, source):
-    """Runs all of them; returns their results. `source` is the debug kernel's, in the room and on the host."""
+def run(tools, place, source):
+    """Runs the tools, one after the other; returns their results. `source` is the kernel's, as a path."""
     results = []
-    for tool in (checkpatch, coccinelle, cppcheck):
+    for tool in tools:
         start = time.monotonic()
         try:
             with say.step(f"static analysis: {tool.__name__}"):

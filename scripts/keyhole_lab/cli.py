@@ -94,7 +94,7 @@ def shell(arguments):
 
 
 def test(arguments):
-    """Run the tests: native ones, fuzzers, the module's build, and those in a VM on each kernel."""
+    """Run the tests: native ones, fuzzers, the module's build, static analysis, and those in a VM on each kernel."""
     return suites.run(suites.Context(new_room, prepare, arguments.long), arguments.suites)
 
 
