@@ -369,7 +369,6 @@ void WorkModel::access(Side& side, Side& other) {
     other.end->qp.post_receive(1, receive);
     work.opcode = KH_OP_SEND;
   } else {
-    std::vector<kh_sge> remote;
     const int which = any_valid(other, true, op != Op::read);
     const Key& key = other.keys[which];
     uint64_t from = below(key.length);
