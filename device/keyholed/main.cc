@@ -119,11 +119,14 @@ class Daemon {
     Pace pace(pace_options, meter);
 
     constexpr uint64_t look_every_ns = 50'000;
-    uint64_t looked = 0;
+    uint64_t looked = 0, turns = 0;
     while (!stop_) {
       bool busy = fabric_.run();
       uint64_t now = clock_.now_ns();
-      if (busy) pace.worked(now);
+      if (turns != fabric_.turns()) {
+        turns = fabric_.turns();
+        pace.worked(now);
+      }
 
       int64_t timeout = 0;
       if (!busy && fabric_.polling()) {

@@ -112,14 +112,69 @@ TEST(Pace, NeverSpinsWhenTold) {
   EXPECT_EQ(run(pace, machine, 30'000, 10'000'000), 0.0);
 }
 
-TEST(Pace, NapsGrowWithTheTimeSinceTheLastWork) {
+TEST(Pace, NapsAreShortAfterWorkAndEachIsLongerThanTheLast) {
   Machine machine;
   Pace::Options options;
   options.may_spin = false;
   Pace pace(options, machine);
+  for (int round = 0; round < 2; ++round) {
+    pace.worked(machine.now);
+    uint64_t last = pace.idle(machine.now);
+    EXPECT_EQ(last, options.short_nap_ns);
+    for (int i = 0; i < 20 && last < options.long_nap_ns; ++i) {
+      uint64_t nap = pace.idle(machine.now += last);
+      EXPECT_GT(nap, last);
+      last = nap;
+    }
+    EXPECT_EQ(last, options.long_nap_ns);
+    EXPECT_EQ(pace.idle(machine.now += last), options.long_nap_ns);
+  }
+}
+
+// Work that waits for the core: it comes when the device has napped, however long it spins before.
+void starve(Pace& pace, Machine& machine) {
   pace.worked(machine.now);
-  EXPECT_EQ(pace.idle(machine.now + 1'000), options.short_nap_ns);
-  EXPECT_EQ(pace.idle(machine.now + 1'000'000), options.long_nap_ns);
+  uint64_t nap = 0;
+  while ((nap = pace.idle(machine.now)) == 0)
+    machine.pass(1000);
+  machine.now += nap;
+}
+
+TEST(Pace, NapsWhenWorkComesOnlyOnceItHasNapped) {
+  Machine machine;
+  Pace pace({}, machine);
+  uint64_t start = machine.now;
+  for (int i = 0; i < 20; ++i)
+    starve(pace, machine);
+  EXPECT_TRUE(pace.crowded());
+  EXPECT_LT(machine.now - start, 2'000'000U);
+}
+
+TEST(Pace, NapsWhenHalfOfTheWorkComesOnlyOnceItHasNapped) {
+  Machine machine;
+  Pace pace({}, machine);
+  for (int i = 0; i < 20; ++i) {
+    starve(pace, machine);
+    run(pace, machine, 5'000, 5'000);
+  }
+  EXPECT_TRUE(pace.crowded());
+}
+
+TEST(Pace, SpinsOnWhenLittleOfTheWorkComesAfterANap) {
+  Machine machine;
+  Pace pace({}, machine);
+  for (int i = 0; i < 100; ++i) {
+    starve(pace, machine);
+    run(pace, machine, 5'000, 50'000);
+  }
+  EXPECT_FALSE(pace.crowded());
+}
+
+TEST(Pace, WorkThatComesLongAfterItHasSpunIsNoSignOfACrowd) {
+  Machine machine;
+  Pace pace({}, machine);
+  run(pace, machine, 300'000, 300'000'000);
+  EXPECT_FALSE(pace.crowded());
 }
 
 }  // namespace
