@@ -14,7 +14,6 @@
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -48,16 +47,6 @@ uint64_t read_clock(clockid_t id) {
 class MonotonicClock final : public Clock {
  public:
   uint64_t now_ns() override { return read_clock(CLOCK_MONOTONIC); }
-};
-
-class ThreadMeter final : public Pace::Meter {
- public:
-  Pace::Usage usage() override {
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    return {read_clock(CLOCK_MONOTONIC), read_clock(CLOCK_THREAD_CPUTIME_ID),
-            static_cast<uint64_t>(usage.ru_nivcsw)};
-  }
 };
 
 json describe(Adapter& adapter) {
@@ -113,10 +102,9 @@ class Daemon {
   void run() {
     // The kernel would round naps of some microseconds up to its usual slack of 50.
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-    ThreadMeter meter;
     Pace::Options pace_options;
-    pace_options.may_spin = options_.may_spin && std::thread::hardware_concurrency() > 1;
-    Pace pace(pace_options, meter);
+    if (!options_.may_spin || std::thread::hardware_concurrency() == 1) pace_options.spins_ns = {0};
+    Pace pace(pace_options);
 
     constexpr uint64_t look_every_ns = 50'000;
     uint64_t looked = 0, turns = 0;

@@ -5,11 +5,12 @@
 //
 // Spinning has the least latency, as long as the core that it burns is not needed by those it waits
 // for. When it is (a guest with two busy virtual CPUs on a machine with two cores), the device
-// spins in the very time in which its guest would have run. Two signs tell. While it spins its CPU
-// time falls behind the time on the wall, or the scheduler takes the core from it. And where the
-// scheduler lets it have the core for as long, it spins in vain, and the work comes as soon as it
-// naps. So the device probes: it spins, measures, and on a crowded machine it naps instead, and
-// probes again only after a while, longer each time.
+// spins in the very time in which its guest would have run. No count that a scheduler keeps tells
+// the two apart on every machine: one takes the core from who spins, another lets it spin and has
+// the others wait. What tells is how long the waits for work are. So the device measures them while
+// it spins after work for one time, then for another, and stays with what makes them shortest; and
+// from time to time it tries another again, since programs and machines change. A try takes some
+// tens of waits, and costs no more than these.
 //
 // Naps begin short, for the work that follows work soon is what latency is about, and each is
 // longer than the last. For a nap must not be too short either: a virtual CPU that gets the core
@@ -18,39 +19,27 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace keyhole {
 
 class Pace {
  public:
-  // What the operating system says of the thread, all since some fixed time.
-  struct Usage {
-    uint64_t wall_ns = 0;
-    uint64_t cpu_ns = 0;
-    uint64_t preemptions = 0;  // involuntary context switches
-  };
-  class Meter {
-   public:
-    virtual ~Meter() = default;
-    virtual Usage usage() = 0;
-  };
-
   struct Options {
-    bool may_spin = true;           // false: never (one core, or by request)
-    uint64_t spin_ns = 50'000;      // spin for this long after the last work
-    uint64_t probe_ns = 4'000'000;  // spinning time that one measurement takes
-    uint64_t probe_waits = 16;      // and waits for work that another takes
-    uint64_t lost_share = 20;       // crowded if more than 1 / lost_share of the time was lost, or
-    uint64_t vain_share = 4;        // if more than 1 / vain_share of the waits ended only in a nap
-    uint64_t soon_ns = 60'000;      // of a nap: what comes after it waited for the core
-    uint64_t first_retry_ns = 200'000'000;
-    uint64_t last_retry_ns = 10'000'000'000;
+    // For how long to spin after work: what to choose from, the cheapest first. It is chosen unless
+    // another makes the waits shorter by more than 1 / gain_share.
+    std::vector<uint64_t> spins_ns = {0, 50'000};
+    uint64_t gain_share = 10;
+    uint64_t sample = 32;            // waits that one measurement takes
+    uint64_t longest_ns = 1'000'000; // of a wait as it is counted: longer ones are pauses
+    uint64_t rest_ns = 20'000'000;   // between two tries
     uint64_t short_nap_ns = 10'000;
     uint64_t long_nap_ns = 50'000;
   };
 
-  Pace(Options options, Meter& meter) : options_(options), meter_(meter) {}
+  explicit Pace(Options options) : options_(std::move(options)) {}
 
   // The turn at `now_ns` found work.
   void worked(uint64_t now_ns);
@@ -58,30 +47,28 @@ class Pace {
   // The turn at `now_ns` found none: nanoseconds to nap, 0 to spin.
   uint64_t idle(uint64_t now_ns);
 
-  bool crowded() const { return crowded_; }
+  // For how long it spins after work where it tries nothing else.
+  uint64_t spin_ns() const { return options_.spins_ns[chosen_]; }
 
  private:
-  void end_stretch(uint64_t now_ns);
-  void judge_waits(uint64_t now_ns);
-  void crowd(uint64_t now_ns);
+  enum class State { rests, measures_chosen, measures_other };
+
+  void waited(uint64_t wait_ns, uint64_t now_ns);
+  void choose();
 
   Options options_;
-  Meter& meter_;
   uint64_t last_work_ns_ = 0;
   uint64_t next_nap_ns_ = 0;
-  bool crowded_ = true;  // until a probe has shown otherwise
-  uint64_t retry_at_ns_ = 0;
-  uint64_t retry_after_ns_ = 0;
+  bool waiting_ = false;  // a turn since the last work found none
 
-  // A stretch is a time without a nap. Stretches are added up until they make a measurement.
-  bool in_stretch_ = false;
-  bool spun_ = false;           // since the last work
-  uint64_t gave_up_at_ns_ = 0;  // when a stretch ended that brought no work; 0: none did
-  uint64_t stretch_began_ns_ = 0;
-  Usage began_;
-  Usage spent_;
-  uint64_t waits_ = 0;  // for work that came while spinning or soon after
-  uint64_t vain_ = 0;   // of these, those that came soon after
+  State state_ = State::measures_chosen;
+  size_t chosen_ = 0;
+  size_t other_ = 0;
+  size_t in_use_ = 0;  // chosen_ or other_
+  uint64_t rests_until_ns_ = 0;
+  uint64_t waits_ = 0;      // in the measurement that goes on
+  uint64_t waited_ns_ = 0;  // by these
+  uint64_t chosen_ns_ = 0;  // by those of the last measurement of what is chosen
 };
 
 }  // namespace keyhole
