@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace keyhole {
@@ -28,13 +29,15 @@ namespace keyhole {
 class Pace {
  public:
   struct Options {
-    // For how long to spin after work: what to choose from, the cheapest first. It is chosen unless
-    // another makes the waits shorter by more than 1 / gain_share.
-    std::vector<uint64_t> spins_ns = {0, 50'000};
+    // For how long to spin after work: what there is to choose from, the cheapest first. One that
+    // is dearer must make the waits shorter by more than 1 / gain_share. Eight microseconds catch
+    // the answer of a guest whose virtual CPU runs on another core, and take little from one whose
+    // virtual CPU waits for this one.
+    std::vector<uint64_t> spins_ns = {8'000, 50'000};
     uint64_t gain_share = 10;
-    uint64_t sample = 32;            // waits that one measurement takes
-    uint64_t longest_ns = 1'000'000; // of a wait as it is counted: longer ones are pauses
-    uint64_t rest_ns = 20'000'000;   // between two tries
+    uint64_t sample = 100;           // waits that one measurement takes
+    uint64_t longest_ns = 300'000;   // of a wait as it is counted: longer ones are pauses
+    uint64_t rest_ns = 100'000'000;  // between two tries
     uint64_t short_nap_ns = 10'000;
     uint64_t long_nap_ns = 50'000;
   };
