@@ -27,18 +27,20 @@ void Pace::waited(uint64_t wait_ns, uint64_t now_ns) {
     if (now_ns < rests_until_ns_) return;
     state_ = State::measures_chosen;
   }
+  if (waits_ == 0) began_ns_ = now_ns - wait_ns;
   waited_ns_ += wait_ns;
-  if (++waits_ < options_.sample) return;
+  if (++waits_ < options_.sample || now_ns - began_ns_ < options_.sample_ns) return;
+  uint64_t mean_ns = waited_ns_ / waits_;
 
   if (state_ == State::measures_chosen) {
-    chosen_ns_ = waited_ns_;
+    chosen_ns_ = mean_ns;
     do
       other_ = (other_ + 1) % options_.spins_ns.size();
     while (other_ == chosen_);
     in_use_ = other_;
     state_ = State::measures_other;
   } else {
-    choose();
+    choose(mean_ns);
     in_use_ = chosen_;
     state_ = State::rests;
     rests_until_ns_ = now_ns + options_.rest_ns;
@@ -46,9 +48,9 @@ void Pace::waited(uint64_t wait_ns, uint64_t now_ns) {
   waits_ = waited_ns_ = 0;
 }
 
-void Pace::choose() {
-  uint64_t cheap_ns = chosen_ < other_ ? chosen_ns_ : waited_ns_;
-  uint64_t dear_ns = chosen_ < other_ ? waited_ns_ : chosen_ns_;
+void Pace::choose(uint64_t other_ns) {
+  uint64_t cheap_ns = chosen_ < other_ ? chosen_ns_ : other_ns;
+  uint64_t dear_ns = chosen_ < other_ ? other_ns : chosen_ns_;
   bool dear_is_worth_it = dear_ns + cheap_ns / options_.gain_share < cheap_ns;
   if (dear_is_worth_it == (other_ > chosen_)) chosen_ = other_;
 }

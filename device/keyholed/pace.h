@@ -35,7 +35,8 @@ class Pace {
     // virtual CPU waits for this one.
     std::vector<uint64_t> spins_ns = {8'000, 50'000};
     uint64_t gain_share = 10;
-    uint64_t sample = 100;           // waits that one measurement takes
+    uint64_t sample = 100;           // waits that one measurement takes at least, and
+    uint64_t sample_ns = 2'000'000;  // for how long it lasts at least
     uint64_t longest_ns = 300'000;   // of a wait as it is counted: longer ones are pauses
     uint64_t rest_ns = 100'000'000;  // between two tries
     uint64_t short_nap_ns = 10'000;
@@ -57,7 +58,7 @@ class Pace {
   enum class State { rests, measures_chosen, measures_other };
 
   void waited(uint64_t wait_ns, uint64_t now_ns);
-  void choose();
+  void choose(uint64_t other_ns);
 
   Options options_;
   uint64_t last_work_ns_ = 0;
@@ -69,9 +70,10 @@ class Pace {
   size_t other_ = 0;
   size_t in_use_ = 0;  // chosen_ or other_
   uint64_t rests_until_ns_ = 0;
-  uint64_t waits_ = 0;      // in the measurement that goes on
+  uint64_t began_ns_ = 0;   // the measurement that goes on
+  uint64_t waits_ = 0;      // in it
   uint64_t waited_ns_ = 0;  // by these
-  uint64_t chosen_ns_ = 0;  // by those of the last measurement of what is chosen
+  uint64_t chosen_ns_ = 0;  // the mean wait when what is chosen was measured last
 };
 
 }  // namespace keyhole

@@ -17,7 +17,7 @@ import sys
 import time
 
 import guest
-from main_job import perftest_figure
+from main_job import perftest
 
 # name, perftest words, column of its table, unit, more is better, wanted ratio to Soft-RoCE
 TURNS = 5
@@ -40,11 +40,7 @@ def measure(server, client, port):
     """All figures of one pair of adapters, by name; those that failed are missing. Uses some ports from `port`."""
     figures = {}
     for number, (name, words, column, unit, *_) in enumerate(PERFTEST):
-        common = [*words, "-F", "-p", port + number]
-        outcome = guest.pair(server, client, [*common, "-d", server.device, "-x", server.gid_index],
-                             [*common, "-d", client.device, "-x", client.gid_index, "127.0.0.1"],
-                             port=port + number, timeout=180)
-        value = perftest_figure(outcome.text.split("server (status")[0], column, "")
+        outcome, value = perftest(server, client, words, port + number, column, timeout=180)
         if outcome.passed and value:
             figures[name] = float(value)
         else:
