@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -22,7 +23,6 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "fabric/switch.h"
@@ -47,6 +47,34 @@ uint64_t read_clock(clockid_t id) {
 class MonotonicClock final : public Clock {
  public:
   uint64_t now_ns() override { return read_clock(CLOCK_MONOTONIC); }
+};
+
+// The cores that this thread may run on. It can go to the next one; from there the scheduler is
+// free to move it again.
+class Cores {
+ public:
+  Cores() { known_ = sched_getaffinity(0, sizeof(allowed_), &allowed_) == 0; }
+
+  size_t count() const { return known_ ? static_cast<size_t>(CPU_COUNT(&allowed_)) : 1; }
+
+  void move() const {
+    int here = sched_getcpu();
+    if (count() < 2 || here < 0) return;
+    int next = here;
+    do
+      next = (next + 1) % CPU_SETSIZE;
+    while (!CPU_ISSET(next, &allowed_));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(next, &one);
+    // Neither is owed to us: where it fails, we stay.
+    sched_setaffinity(0, sizeof(one), &one);
+    sched_setaffinity(0, sizeof(allowed_), &allowed_);
+  }
+
+ private:
+  cpu_set_t allowed_{};
+  bool known_ = false;
 };
 
 json describe(Adapter& adapter) {
@@ -103,17 +131,22 @@ class Daemon {
     // The kernel would round naps of some microseconds up to its usual slack of 50.
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     Pace::Options pace_options;
-    if (!options_.may_spin || std::thread::hardware_concurrency() == 1) pace_options.spins_ns = {0};
+    const Cores cores;
+    if (!options_.may_spin || cores.count() < 2) pace_options.spins_ns = {0};
     Pace pace(pace_options);
 
     constexpr uint64_t look_every_ns = 50'000;
-    uint64_t looked = 0, turns = 0;
+    uint64_t looked = 0, turns = 0, moves = 0;
     while (!stop_) {
       bool busy = fabric_.run();
       uint64_t now = clock_.now_ns();
       if (turns != fabric_.turns()) {
         turns = fabric_.turns();
         pace.worked(now);
+        if (moves != pace.moves()) {
+          moves = pace.moves();
+          cores.move();
+        }
       }
 
       int64_t timeout = 0;

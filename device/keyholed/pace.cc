@@ -41,6 +41,7 @@ void Pace::waited(uint64_t wait_ns, uint64_t now_ns) {
     state_ = State::measures_other;
   } else {
     choose(mean_ns);
+    moves_ += std::min(chosen_ns_, mean_ns) > options_.short_nap_ns;
     in_use_ = chosen_;
     state_ = State::rests;
     rests_until_ns_ = now_ns + options_.rest_ns;

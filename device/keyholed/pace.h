@@ -12,6 +12,10 @@
 // from time to time it tries another again, since programs and machines change. A try takes some
 // tens of waits, and costs no more than these.
 //
+// Where no time of spinning makes the waits shorter than a nap, the guest may wait for this very
+// core while another is idle: a thread that sleeps most of the time is left where it is by some
+// schedulers. Then it is worth a move to another core; at worst that one is no better.
+//
 // Naps begin short, for the work that follows work soon is what latency is about, and each is
 // longer than the last. For a nap must not be too short either: a virtual CPU that gets the core
 // for ten microseconds at a time spends them on filling its caches and never comes to the point
@@ -51,6 +55,9 @@ class Pace {
   // The turn at `now_ns` found none: nanoseconds to nap, 0 to spin.
   uint64_t idle(uint64_t now_ns);
 
+  // How often, up to now, another core would have been worth a try.
+  uint64_t moves() const { return moves_; }
+
   // For how long it spins after work where it tries nothing else.
   uint64_t spin_ns() const { return options_.spins_ns[chosen_]; }
 
@@ -69,6 +76,7 @@ class Pace {
   size_t chosen_ = 0;
   size_t other_ = 0;
   size_t in_use_ = 0;  // chosen_ or other_
+  uint64_t moves_ = 0;
   uint64_t rests_until_ns_ = 0;
   uint64_t began_ns_ = 0;   // the measurement that goes on
   uint64_t waits_ = 0;      // in it

@@ -135,6 +135,18 @@ TEST(Pace, NeverSpinsWhenTold) {
   EXPECT_EQ(machine.spun, 0U);
 }
 
+TEST(Pace, WantsAnotherCoreOnlyWhileTheWaitsAreLong) {
+  Machine machine;
+  Pace pace({});
+  machine.mean(pace, {.answers_after = 4'000});
+  EXPECT_EQ(pace.moves(), 0U);
+  machine.mean(pace, {.answers_after = 6'000, .on_our_core = true});
+  uint64_t moves = pace.moves();
+  EXPECT_GT(moves, 0U);
+  machine.mean(pace, {.answers_after = 4'000}, 100'000);
+  EXPECT_LE(pace.moves(), moves + 1);  // the try that was under way
+}
+
 // In the middle of a try, one long pause is not taken for a sign.
 TEST(Pace, APauseIsNoReasonToChange) {
   Machine machine;
