@@ -75,6 +75,13 @@ bool Switch::run() {
   return more || std::ranges::any_of(hcas_, [](Hca* hca) { return hca->has_work(); });
 }
 
+uint64_t Switch::turns() const {
+  uint64_t turns = 0;
+  for (Hca* hca : hcas_)
+    turns += hca->turns();
+  return turns;
+}
+
 bool Switch::polling() const {
   return std::ranges::any_of(hcas_, [](Hca* hca) { return hca->ready() && hca->polling(); });
 }

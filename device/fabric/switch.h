@@ -40,6 +40,8 @@ class Switch final : public Link {
 
   // Gives each HCA a turn. True: somebody has more to do at once.
   bool run();
+  // Hca::turns() of all.
+  uint64_t turns() const;
   // Some context of some HCA is awake.
   bool polling() const;
   // The earliest deadline of all.

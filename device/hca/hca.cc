@@ -277,6 +277,7 @@ bool Hca::run() {
   for (uint32_t turn = 0; turn < turns_per_run && bytes > 0 && ready(); ++turn) {
     Runnable* queue = run_queue_.take();
     if (!queue) break;
+    ++turns_;
     Quantum quantum;
     bool more = queue->run(quantum);
     bytes -= Quantum{}.bytes - quantum.bytes;

@@ -103,6 +103,8 @@ class Hca {
 
   // Does a bounded amount of work. True: there is more to do at once.
   bool run();
+  // How often a queue has had its turn, ever: what run() did, also when it left nothing to do.
+  uint64_t turns() const { return turns_; }
 
   // Work is waiting, without the marks being looked at.
   bool has_work() const { return ready() && (!run_queue_.empty() || !notifier_.empty()); }
@@ -205,6 +207,7 @@ class Hca {
   Timers timers_;
   Notifier notifier_;
   RunQueue run_queue_;
+  uint64_t turns_ = 0;
 
   // Registers.
   uint32_t status_ = 0;

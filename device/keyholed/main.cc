@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -23,7 +23,6 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "fabric/switch.h"
@@ -50,14 +49,32 @@ class MonotonicClock final : public Clock {
   uint64_t now_ns() override { return read_clock(CLOCK_MONOTONIC); }
 };
 
-class ThreadMeter final : public Pace::Meter {
+// The cores that this thread may run on. It can go to the next one; from there the scheduler is
+// free to move it again.
+class Cores {
  public:
-  Pace::Usage usage() override {
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    return {read_clock(CLOCK_MONOTONIC), read_clock(CLOCK_THREAD_CPUTIME_ID),
-            static_cast<uint64_t>(usage.ru_nivcsw)};
+  Cores() { known_ = sched_getaffinity(0, sizeof(allowed_), &allowed_) == 0; }
+
+  size_t count() const { return known_ ? static_cast<size_t>(CPU_COUNT(&allowed_)) : 1; }
+
+  void move() const {
+    int here = sched_getcpu();
+    if (count() < 2 || here < 0) return;
+    int next = here;
+    do
+      next = (next + 1) % CPU_SETSIZE;
+    while (!CPU_ISSET(next, &allowed_));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(next, &one);
+    // Neither is owed to us: where it fails, we stay.
+    sched_setaffinity(0, sizeof(one), &one);
+    sched_setaffinity(0, sizeof(allowed_), &allowed_);
   }
+
+ private:
+  cpu_set_t allowed_{};
+  bool known_ = false;
 };
 
 json describe(Adapter& adapter) {
@@ -113,17 +130,24 @@ class Daemon {
   void run() {
     // The kernel would round naps of some microseconds up to its usual slack of 50.
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-    ThreadMeter meter;
     Pace::Options pace_options;
-    pace_options.may_spin = options_.may_spin && std::thread::hardware_concurrency() > 1;
-    Pace pace(pace_options, meter);
+    const Cores cores;
+    if (!options_.may_spin || cores.count() < 2) pace_options.spins_ns = {0};
+    Pace pace(pace_options);
 
     constexpr uint64_t look_every_ns = 50'000;
-    uint64_t looked = 0;
+    uint64_t looked = 0, turns = 0, moves = 0;
     while (!stop_) {
       bool busy = fabric_.run();
       uint64_t now = clock_.now_ns();
-      if (busy) pace.worked(now);
+      if (turns != fabric_.turns()) {
+        turns = fabric_.turns();
+        pace.worked(now);
+        if (moves != pace.moves()) {
+          moves = pace.moves();
+          cores.move();
+        }
+      }
 
       int64_t timeout = 0;
       if (!busy && fabric_.polling()) {

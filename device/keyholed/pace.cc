@@ -6,48 +6,54 @@
 
 namespace keyhole {
 
-uint64_t Pace::idle(uint64_t now_ns) {
-  uint64_t idle_ns = now_ns - std::min(now_ns, last_work_ns_);
-  bool spin = options_.may_spin && idle_ns < options_.spin_ns;
-
-  if (spin && crowded_ && now_ns >= retry_at_ns_) {
-    crowded_ = false;  // on trial
-    spent_ = {};
-  }
-  if (spin && !crowded_) {
-    if (!in_stretch_) {
-      in_stretch_ = true;
-      stretch_began_ns_ = now_ns;
-      began_ = meter_.usage();
-    } else if (now_ns - stretch_began_ns_ >= options_.probe_ns) {
-      end_stretch(now_ns);
-    }
-    if (!crowded_) return 0;
-  }
-  if (in_stretch_) end_stretch(now_ns);
-  return idle_ns < options_.short_nap_for_ns ? options_.short_nap_ns : options_.long_nap_ns;
+void Pace::worked(uint64_t now_ns) {
+  if (waiting_) waited(std::min(now_ns - last_work_ns_, options_.longest_ns), now_ns);
+  waiting_ = false;
+  last_work_ns_ = now_ns;
+  next_nap_ns_ = options_.short_nap_ns;
 }
 
-void Pace::end_stretch(uint64_t now_ns) {
-  Usage ended = meter_.usage();
-  in_stretch_ = false;
-  spent_.wall_ns += ended.wall_ns - began_.wall_ns;
-  spent_.cpu_ns += ended.cpu_ns - began_.cpu_ns;
-  spent_.preemptions += ended.preemptions - began_.preemptions;
-  if (spent_.wall_ns < options_.probe_ns) return;
+uint64_t Pace::idle(uint64_t now_ns) {
+  waiting_ = true;
+  if (now_ns - last_work_ns_ < options_.spins_ns[in_use_]) return 0;
+  uint64_t nap = std::max(next_nap_ns_, options_.short_nap_ns);
+  next_nap_ns_ = std::min(nap + nap / 4, options_.long_nap_ns);
+  return nap;
+}
 
-  // Time that was lost counts in full, and twice if the scheduler says that it took it.
-  uint64_t lost = spent_.wall_ns - std::min(spent_.wall_ns, spent_.cpu_ns);
-  if (spent_.preemptions != 0) lost *= 2;
-  if (lost > spent_.wall_ns / options_.lost_share) {
-    crowded_ = true;
-    retry_after_ns_ =
-        std::clamp(retry_after_ns_ * 2, options_.first_retry_ns, options_.last_retry_ns);
-    retry_at_ns_ = now_ns + retry_after_ns_;
-  } else {
-    retry_after_ns_ = 0;
+void Pace::waited(uint64_t wait_ns, uint64_t now_ns) {
+  if (options_.spins_ns.size() < 2) return;
+  if (state_ == State::rests) {
+    if (now_ns < rests_until_ns_) return;
+    state_ = State::measures_chosen;
   }
-  spent_ = {};
+  if (waits_ == 0) began_ns_ = now_ns - wait_ns;
+  waited_ns_ += wait_ns;
+  if (++waits_ < options_.sample || now_ns - began_ns_ < options_.sample_ns) return;
+  uint64_t mean_ns = waited_ns_ / waits_;
+
+  if (state_ == State::measures_chosen) {
+    chosen_ns_ = mean_ns;
+    do
+      other_ = (other_ + 1) % options_.spins_ns.size();
+    while (other_ == chosen_);
+    in_use_ = other_;
+    state_ = State::measures_other;
+  } else {
+    choose(mean_ns);
+    moves_ += std::min(chosen_ns_, mean_ns) > options_.short_nap_ns;
+    in_use_ = chosen_;
+    state_ = State::rests;
+    rests_until_ns_ = now_ns + options_.rest_ns;
+  }
+  waits_ = waited_ns_ = 0;
+}
+
+void Pace::choose(uint64_t other_ns) {
+  uint64_t cheap_ns = chosen_ < other_ ? chosen_ns_ : other_ns;
+  uint64_t dear_ns = chosen_ < other_ ? other_ns : chosen_ns_;
+  bool dear_is_worth_it = dear_ns + cheap_ns / options_.gain_share < cheap_ns;
+  if (dear_is_worth_it == (other_ > chosen_)) chosen_ = other_;
 }
 
 }  // namespace keyhole

@@ -5,8 +5,9 @@ The stock kernel may legitimately warn about the machine it runs on; these patte
 prints when code in it is wrong.
 
 One report is none: DMA debugging takes it for a fault that a page is mapped twice at a time (`cacheline tracking
-EEXIST`, in add_dma_entry, which reports nothing else). Two regions in one page are mapped so by the RDMA core, for
-every driver, and verbs allow them: two small buffers from malloc() are enough. For another see PROC_OF_IRQ.
+EEXIST`), or more often than it can count (`exceeded 7 overlapping mappings`), both in add_dma_entry, which reports
+nothing else. Regions that share a page are mapped so by the RDMA core, for every driver, and verbs allow them: small
+buffers from malloc() are enough. For another see PROC_OF_IRQ.
 """
 
 import re
@@ -15,7 +16,7 @@ PATTERNS = [re.compile(p) for p in (
     r"\bBUG: ", r"\bWARNING: (?!CPU: \d+ PID: \d+ at kernel/dma/debug\.c:\d+ add_dma_entry\+)", r"\bINFO: task .* blocked", r"\bINFO: rcu", r"\bkernel BUG at",
     r"general protection fault", r"\bOops: ", r"unable to handle", r"UBSAN: ", r"KASAN: ",
     r"Kernel panic", r"possible (circular|recursive) locking", r"inconsistent lock state",
-    r"suspicious RCU usage", r"ODEBUG: ", r"DMA-API: (?!preallocated|debugging|Mapped at:$|.* cacheline tracking EEXIST)", r"refcount_t: ",
+    r"suspicious RCU usage", r"ODEBUG: ", r"DMA-API: (?!preallocated|debugging|Mapped at:$|.* cacheline tracking EEXIST|exceeded \d+ overlapping mappings of cacheline)", r"refcount_t: ",
     r"keyhole-lab: kmemleak found", r"workqueue lockup", r"soft lockup", r"hard LOCKUP",
     r"restrack: .*leaked|dirty CQ|BUG: RESTRACK", r"BUG .*: Objects remaining",
 )]

@@ -3,18 +3,24 @@
 """Keyhole against Soft-RoCE in one boot, as ratios: perftest and the control path.
 
 Keyhole runs between its two adapters; Soft-RoCE on a dummy network device, to itself, which is the shortest
-way it has. Each is alone in the guest while it is measured. What is wanted of a ratio stands beside it.
+way it has. Nothing else runs in the guest while one is measured. What is compared is measured in turn and several
+times over, since a machine that others use is not the same from one minute to the next: the figures are medians, and
+the ratio is the median of the ratios of the turns. What is wanted of a ratio stands beside it.
 """
 
+import collections
+import itertools
 import re
+import statistics
 import subprocess
 import sys
 import time
 
 import guest
-from main_job import perftest_figure
+from main_job import perftest
 
 # name, perftest words, column of its table, unit, more is better, wanted ratio to Soft-RoCE
+TURNS = 5
 PERFTEST = [
     ("ib_write_bw 64 KiB", ["ib_write_bw", "-s", 65536, "-n", 3000], 3, "MB/s", True, 15),
     ("ib_write_bw 64 B", ["ib_write_bw", "-s", 64, "-n", 50000], 4, "M/s", True, 8),
@@ -31,14 +37,10 @@ CONTROL = [
 
 
 def measure(server, client, port):
-    """All figures of one pair of adapters, by name; those that failed are missing."""
+    """All figures of one pair of adapters, by name; those that failed are missing. Uses some ports from `port`."""
     figures = {}
     for number, (name, words, column, unit, *_) in enumerate(PERFTEST):
-        common = [*words, "-F", "-p", port + number]
-        outcome = guest.pair(server, client, [*common, "-d", server.device, "-x", server.gid_index],
-                             [*common, "-d", client.device, "-x", client.gid_index, "127.0.0.1"],
-                             port=port + number, timeout=180)
-        value = perftest_figure(outcome.text.split("server (status")[0], column, "")
+        outcome, value = perftest(server, client, words, port + number, column, timeout=180)
         if outcome.passed and value:
             figures[name] = float(value)
         else:
@@ -52,7 +54,8 @@ def measure(server, client, port):
     return figures
 
 
-# Figure, unit, and what it is held against: another figure and the ratio wanted.
+# Figure, unit, and what it is held against: another figure and the ratio wanted. The scattered one is there to be seen:
+# what it costs more than the one in order is the way that the processor goes through memory.
 KEYS = [
     ("fill_4_inline", "/s", None, None),
     ("fill_64_inline", "/s", None, None),
@@ -63,7 +66,7 @@ KEYS = [
     ("type_2_bind_and_invalidate", "/s", None, None),
     ("write_direct", "B/s", None, None),
     ("write_indirect_4k", "B/s", "write_direct", 0.85),
-    ("write_scattered_4k", "B/s", "write_direct", 0.85),
+    ("write_scattered_4k", "B/s", "write_direct", None),
     ("write_each_64b", "B/s", None, None),
     ("write_gathered_64b", "B/s", "write_each_64b", 3),
 ]
@@ -74,18 +77,25 @@ def keys(client, server):
     outcome = guest.run([str(guest.BUILD / "plain/tests/vm/key_rates"), client.device, str(client.gid_index),
                          server.device, str(server.gid_index)], 180)
     print(outcome.text if not outcome.passed else "", end="", flush=True)
-    figures = {name: float(value) for name, value in re.findall(r"^(\w+) ([\d.]+)$", outcome.text, re.M)}
+    figures = collections.defaultdict(list)
+    for name, value in re.findall(r"^(\w+) ([\d.]+)$", outcome.text, re.M):
+        figures[name].append(float(value))
     rows = []
     for name, unit, peer, wanted in KEYS:
         words = name.replace("_", " ")
         if name not in figures or (peer and peer not in figures):
             rows.append([words, "failed", "-", "-", "-", "MISSED"])
             continue
-        ratio = figures[name] / figures[peer] if peer else None
-        rows.append([words, f"{figures[name]:.3g} {unit}", peer.replace("_", " ") if peer else "-",
-                     f"{ratio:.2f}" if peer else "-", f">= {wanted}" if peer else "-",
-                     verdict(not peer or ratio >= wanted)])
+        ratio = ratio_of(figures[name], figures[peer]) if peer else None
+        rows.append([words, f"{statistics.median(figures[name]):.3g} {unit}", peer.replace("_", " ") if peer else "-",
+                     f"{ratio:.2f}" if peer else "-", f">= {wanted}" if wanted else "-",
+                     verdict(not wanted or ratio >= wanted)])
     return rows
+
+
+def ratio_of(ours, theirs):
+    """Of figures that were measured in turn: the median of what each turn says."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
 def idle():
@@ -137,18 +147,19 @@ def soft_roce():
 def main():
     client, server = guest.adapters(wanted=2)
     rows = idle() + with_many_qps(client.device)
-    ours = measure(server, client, 18800)
     own = keys(client, server)
     soft = soft_roce()
-    theirs = measure(soft, soft, 18820)
-    for name, _, _, unit, more, wanted in [(p[0], None, None, *p[3:]) for p in PERFTEST] + \
-                                          [(c[0], None, None, *c[2:]) for c in CONTROL]:
-        if name not in ours or name not in theirs:
-            rows.append([name, ours.get(name, "failed"), theirs.get(name, "failed"), "-", "-", "MISSED"])
+    ports = itertools.count(18800, len(PERFTEST))
+    turns = [(measure(server, client, next(ports)), measure(soft, soft, next(ports))) for _ in range(TURNS)]
+    for name, unit, more, wanted in [(p[0], *p[3:]) for p in PERFTEST] + [(c[0], *c[2:]) for c in CONTROL]:
+        ours, theirs = ([turn[side][name] for turn in turns if name in turn[side]] for side in (0, 1))
+        if len(ours) != TURNS or len(theirs) != TURNS:
+            rows.append([name, "failed" if len(ours) != TURNS else "-", "failed" if len(theirs) != TURNS else "-", "-", "-",
+                         "MISSED"])
             continue
-        ratio = ours[name] / theirs[name]
+        ratio = ratio_of(ours, theirs)
         good = wanted is None or (ratio >= wanted if more else ratio <= wanted)
-        rows.append([name, f"{ours[name]:g} {unit}", f"{theirs[name]:g} {unit}", f"{ratio:.2f}",
+        rows.append([name, f"{statistics.median(ours):g} {unit}", f"{statistics.median(theirs):g} {unit}", f"{ratio:.2f}",
                      "-" if wanted is None else f"{'>=' if more else '<='} {wanted}", verdict(good)])
     print()
     guest.table(["in the guest", "Keyhole", "Soft-RoCE", "ratio", "wanted", ""], rows)

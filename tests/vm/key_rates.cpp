@@ -6,7 +6,8 @@
 //   key_rates DEVICE GID-INDEX DEVICE GID-INDEX
 //
 // Prints a line `name value` for each measure: operations a second, or bytes a second for WRITEs. Requests are
-// posted until the queue is full, one in so many is signalled, and each measure lasts for a second.
+// posted until the queue is full, one in so many is signalled, and each measure lasts for a second; those of WRITEs,
+// which are compared with each other, for a fifth of one, in turn and nine times over.
 
 #include <keyholedv.h>
 
@@ -26,16 +27,19 @@ constexpr size_t kBytes = 4 << 20;
 
 double seconds(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Posts with `post(signalled)`, of which each call is `weight` operations, for a second. At most `depth` are in
-// flight, a multiple of `every`.
+constexpr double kAlone = 1, kInTurn = 0.2;  // seconds of a measure
+constexpr int kTurns = 9;
+
+// Posts with `post(signalled)`, of which each call is `weight` operations, for `lasts` seconds. At most `depth`
+// are in flight, a multiple of `every`.
 void rate(const char* name, guest::End& end, int depth, int every, double weight,
-          const std::function<void(bool signalled)>& post) {
+          const std::function<void(bool signalled)>& post, double lasts = kAlone) {
   ibv_wc wcs[16];
   long posted = 0, done = 0;
   const auto start = Clock::now();
-  for (double now = 0; now < 1 || done < posted; now = seconds(start)) {
+  for (double now = 0; now < lasts || done < posted; now = seconds(start)) {
     if (now > 60) guest::die(std::string(name) + ": no completion");
-    while (now < 1 && posted - done <= depth - every)
+    while (now < lasts && posted - done <= depth - every)
       for (int i = 0; i < every; ++i, ++posted) post(i == every - 1);
     const int polled = ibv_poll_cq(end.cq(), 16, wcs);
     if (polled < 0) guest::die("ibv_poll_cq");
@@ -158,32 +162,40 @@ void fill_and_wait(guest::End& end, const Mkey& mkey, const std::vector<ibv_sge>
 }
 
 void writes(guest::End& end, const guest::End& peer) {
-  constexpr uint32_t kMessage = 1 << 20;
-  rate("write_direct", end, 8, 4, kMessage, [&](bool signalled) {
-    write_once(end, peer, {.addr = end.address(), .length = kMessage, .lkey = end.mr()->lkey}, signalled);
-  });
+  constexpr uint32_t kMessage = 1 << 20, kPieces = kMessage / kPiece;
   // The same bytes: in the same order, and in another, which the processor's caches see as well.
-  for (const auto& [name, step] : {std::pair{"write_indirect_4k", 1u}, {"write_scattered_4k", 37u}}) {
-    const Mkey mkey = make_mkey(end.pd(), kMessage / kPiece);
+  const auto in_steps = [&](uint32_t step) {
     std::vector<ibv_sge> list;
-    for (uint32_t i = 0; i < kMessage / kPiece; ++i)
-      list.push_back({.addr = end.address(size_t{(i * step) % (kMessage / kPiece)} * kPiece), .length = kPiece,
+    for (uint32_t i = 0; i < kPieces; ++i)
+      list.push_back({.addr = end.address(size_t{(i * step) % kPieces} * kPiece), .length = kPiece,
                       .lkey = end.mr()->lkey});
-    fill_and_wait(end, mkey, list);
+    return list;
+  };
+  const Mkey in_order = make_mkey(end.pd(), kPieces), scattered = make_mkey(end.pd(), kPieces);
+  fill_and_wait(end, in_order, in_steps(1));
+  fill_and_wait(end, scattered, in_steps(37));
+  const auto whole = [&](const char* name, uint64_t address, uint32_t lkey) {
     rate(name, end, 8, 4, kMessage, [&](bool signalled) {
-      write_once(end, peer, {.addr = 0, .length = kMessage, .lkey = mkey->lkey}, signalled);
-    });
-  }
+      write_once(end, peer, {.addr = address, .length = kMessage, .lkey = lkey}, signalled);
+    }, kInTurn);
+  };
+
   constexpr uint32_t kSmall = 64, kCount = 64;
   const auto list = pieces(end, kCount, kSmall);
-  const Mkey mkey = make_mkey(end.pd(), kCount);
-  fill_and_wait(end, mkey, list);
-  rate("write_gathered_64b", end, 128, 32, kSmall * kCount, [&](bool signalled) {
-    write_once(end, peer, {.addr = 0, .length = kSmall * kCount, .lkey = mkey->lkey}, signalled);
-  });
-  rate("write_each_64b", end, 512, 64, kSmall, [&, i = 0u](bool signalled) mutable {
-    write_once(end, peer, list[i++ % kCount], signalled);
-  });
+  const Mkey gathered = make_mkey(end.pd(), kCount);
+  fill_and_wait(end, gathered, list);
+
+  for (int turn = 0; turn < kTurns; ++turn) {
+    whole("write_direct", end.address(), end.mr()->lkey);
+    whole("write_indirect_4k", 0, in_order->lkey);
+    whole("write_scattered_4k", 0, scattered->lkey);
+    rate("write_gathered_64b", end, 128, 32, kSmall * kCount, [&](bool signalled) {
+      write_once(end, peer, {.addr = 0, .length = kSmall * kCount, .lkey = gathered->lkey}, signalled);
+    }, kInTurn);
+    rate("write_each_64b", end, 512, 64, kSmall, [&, i = 0u](bool signalled) mutable {
+      write_once(end, peer, list[i++ % kCount], signalled);
+    }, kInTurn);
+  }
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ MAPPED_TWICE = """\
 [   12.000000] DMA-API: keyhole 0000:01:00.0: cacheline tracking EEXIST, overlapping mappings aren't supported
 [   12.000001] WARNING: CPU: 1 PID: 9 at kernel/dma/debug.c:596 add_dma_entry+0x22a/0x2e0
 """
+MAPPED_OFTEN = """\
+[   13.000000] ------------[ cut here ]------------
+[   13.000001] DMA-API: exceeded 7 overlapping mappings of cacheline 0x0000000000178a40
+[   13.000002] WARNING: CPU: 0 PID: 812 at kernel/dma/debug.c:496 add_dma_entry+0x25b/0x2e0
+"""
 
 
 class Splats(unittest.TestCase):
@@ -49,6 +54,8 @@ class Splats(unittest.TestCase):
         self.assertEqual(splats.found(MAPPED_TWICE), [])
         self.assertEqual(len(splats.found(MAPPED_TWICE.replace("add_dma_entry", "check_unmap"))), 1)
         self.assertEqual(len(splats.found(MAPPED_TWICE.replace("EEXIST", "ENOMEM"))), 1)
+        self.assertEqual(splats.found(MAPPED_OFTEN), [])
+        self.assertEqual(len(splats.found(MAPPED_OFTEN.replace("add_dma_entry", "check_unmap"))), 1)
 
     def test_a_proc_entry_that_an_injected_failure_kept_from_being_is_no_fault(self):
         self.assertEqual(splats.found(PROC_OF_IRQ), [])

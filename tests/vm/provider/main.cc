@@ -198,6 +198,7 @@ int main(int argc, char** argv) {
   test_shared_receive(pair);
   test_completions(pair);
   test_errors(pair);
+  test_regions(pair);
   std::printf("%d checks, %d wrong\n", checks, failures);
   return failures != 0;
 }

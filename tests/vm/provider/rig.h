@@ -124,6 +124,7 @@ void test_cleaning(Pair pair);
 void test_shared_receive(Pair pair);
 void test_completions(Pair pair);
 void test_errors(Pair pair);
+void test_regions(Pair pair);
 // In a process of its own, which it ends: 0 when all was right.
 [[noreturn]] void run_quietly(Pair pair, bool forbid);
 
