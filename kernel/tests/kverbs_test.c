@@ -183,7 +183,7 @@ static void a_sleeping_device_is_woken(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, post(qp, &wr), 0);
 	KUNIT_EXPECT_EQ(test, w->wake, 0);
-	w->status.sleeping = 1;
+	w->status.sleeping = cpu_to_le32(1);
 	KUNIT_ASSERT_EQ(test, post(qp, &wr), 0);
 	KUNIT_EXPECT_EQ(test, w->wake, 1);
 }
@@ -364,7 +364,7 @@ static void a_receive_is_in_the_ring_as_the_device_reads_it(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, kh_post_recv(&qp->ibqp, &wr, &bad), 0);
 	KUNIT_EXPECT_EQ(test, w->db[SLOT], 0);
-	qp->db->rq_notify = 1;
+	qp->db->rq_notify = cpu_to_le32(1);
 	KUNIT_ASSERT_EQ(test, kh_post_recv(&qp->ibqp, &wr, &bad), 0);
 	KUNIT_EXPECT_EQ(test, w->db[SLOT], KH_DB_MARK);
 	KUNIT_EXPECT_EQ(test, le64_to_cpu(rwqe->wr_id), 77);

@@ -61,7 +61,7 @@ static void what_a_process_asks_for_is_in_the_command(struct kunit *test)
 			      IB_ACCESS_MW_BIND | IB_ACCESS_RELAXED_ORDERING);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mkey));
 	KUNIT_EXPECT_EQ(test, w->fake.cmd.hdr.opcode, KH_ADM_CREATE_MKEY);
-	KUNIT_EXPECT_EQ(test, w->fake.cmd.hdr.handle, 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(w->fake.cmd.hdr.handle), 0);
 	KUNIT_EXPECT_EQ(test, memcmp(&w->fake.cmd.create_mkey, &want, sizeof(want)), 0);
 	KUNIT_EXPECT_EQ(test, mkey->key, A_KEY);
 	KUNIT_EXPECT_EQ(test, busy(w), 1);

@@ -120,9 +120,10 @@ def threads(context):
 
 
 def module(context):
-    """The module's build: no warning at W=1, nothing from sparse."""
-    with context.new_room() as place, build.build_lock():
-        build.module(place, kernel.stock(root.ensure()), warnings=True, sparse=True)
+    """The module's build: no warning at W=1, nothing from sparse. For the kernel with KUnit, so of its tests too."""
+    chosen = kernel.debug(root.ensure(), context.new_room)
+    with context.new_room(chosen.shown) as place, build.build_lock():
+        build.module(place, chosen, warnings=True, sparse=True)
     return [Count("module: W=1 and sparse", passed=1)]
 
 
