@@ -95,10 +95,7 @@ def shell(arguments):
 
 def test(arguments):
     """Run the tests: native ones, fuzzers, the module's build, static analysis, and those in a VM on each kernel."""
-    context = suites.Context(new_room, prepare, arguments.long)
-    if arguments.counts:
-        return suites.part(context, arguments.suites[0], arguments.counts)
-    return suites.run(context, arguments.suites)
+    return suites.run(suites.Context(new_room, prepare, arguments.long), arguments.suites)
 
 
 def show_coverage(arguments):
@@ -202,7 +199,6 @@ def parser():
                           + f" (without any: {', '.join(suites.USUAL)})")
     sub.add_argument("--long", action="store_true", help="ten times as much of what has no end of its own; "
                      f"without suites: {', '.join(suites.EVERYTHING)}")
-    sub.add_argument("--counts", help=argparse.SUPPRESS)  # of lanes.py
     command("coverage", show_coverage)
     sub = command("bench", bench)
     sub.add_argument("parts", nargs="*", type=one_of(["native", "guest"]), metavar="PART",

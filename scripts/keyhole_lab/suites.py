@@ -7,11 +7,10 @@ time limit. The order is that of the cost of a failure: what takes seconds comes
 
 import dataclasses
 import functools
-import json
 import time
 import xml.etree.ElementTree
 
-from . import analysis, build, checkout, coverage, fuzz, kernel, lanes, root, say, splats, user_space, vm
+from . import analysis, build, checkout, coverage, fuzz, kernel, root, say, splats, user_space, vm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +216,7 @@ def all_suites(context):
         "fuzz": lambda: fuzzers(context),
         "module": lambda: module(context),
         "static": lambda: static(context),
-        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 2400, 1536,
+        "stock": lambda: guest(context, kernel.stock(root.ensure()), "on_stock.py", "stock kernel", 1200, 1536,
                                FULL),
         "debug": lambda: guest(context, kernel.debug(root.ensure(), context.new_room), "on_debug.py",
                                "debug kernel", 2700, 2048),
@@ -229,44 +228,20 @@ def all_suites(context):
     } | {"bookworm": lambda: bookworm(context)}
 
 
-# These keep all cores busy by themselves. The others boot a VM, and two of them run side by side.
-ALONE = ("native", "asan", "tsan", "fuzz", "module", "static", "bookworm")
-
-
-def counts_of(name, suite):
-    """Runs a suite here; one that did not come to its end has failed."""
-    start = time.monotonic()
-    try:
-        counts = suite()
-    except say.LabError as error:
-        say.note(str(error))
-        counts = [Count(name, failed=1, note=error.summary())]
-    if not any(c.seconds for c in counts):
-        counts[0].seconds = time.monotonic() - start
-    return counts
-
-
-def part(context, name, file):
-    """Runs one suite of a run, which adds them up: its counts are left in a file."""
-    counts = counts_of(name, all_suites(context)[name])
-    with open(file, "w") as out:
-        json.dump([dataclasses.asdict(count) for count in counts], out)
-    return 0
-
-
 def run(context, chosen):
     """Runs the chosen suites (the usual ones where none is), prints the table, returns the exit status."""
     suites = all_suites(context)
-    names = chosen or (EVERYTHING if context.long else USUAL)
     coverage.forget()
-    together = [name for name in names if name not in ALONE]
-    if len(together) < 2:
-        together = []
-    counts = {name: counts_of(name, suites[name]) for name in names if name not in together}
-    for name, found, seconds in lanes.run(together, ["--long"] if context.long else []):
-        counts[name] = [Count(**count) for count in found] if found else \
-            [Count(name, failed=1, seconds=seconds, note="ended without counts")]
-    context.counts += [count for name in names for count in counts[name]]
+    for name in chosen or (EVERYTHING if context.long else USUAL):
+        start = time.monotonic()
+        try:
+            counts = suites[name]()
+        except say.LabError as error:
+            say.note(str(error))
+            counts = [Count(name, failed=1, note=error.summary())]
+        if not any(c.seconds for c in counts):
+            counts[0].seconds = time.monotonic() - start
+        context.counts += counts
     if coverage.boots():
         try:
             context.counts.append(module_coverage(context))
