@@ -288,7 +288,7 @@ void Admin::complete(const AdminResult& result) {
   cqe.syndrome = result.syndrome;
   std::copy(result.result.begin(), result.result.end(), cqe.result);
   cqe.phase = ((done_ >> log_size_) & 1) ^ 1;
-  uint64_t tail;
+  uint64_t tail = 0;
   std::memcpy(&tail, reinterpret_cast<const std::byte*>(&cqe) + 56, sizeof(tail));
   std::memcpy(slot, &cqe, 56);
   store_release(slot + 56, tail);

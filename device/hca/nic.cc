@@ -92,7 +92,7 @@ bool Nic::receive(std::span<const std::byte> frame) {
   cqe.len = static_cast<uint32_t>(frame.size());
   cqe.flags = KH_NIC_CSUM_OK;
   cqe.phase = ((rx_done_ >> config_.log_rx_size) & 1) ^ 1;
-  uint64_t whole;
+  uint64_t whole = 0;
   std::memcpy(&whole, &cqe, sizeof(whole));
   store_release(done, whole);
   ++rx_done_;

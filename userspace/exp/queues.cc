@@ -213,7 +213,7 @@ ibv_qp* ibv_exp_create_qp(ibv_context* context, ibv_exp_qp_init_attr* qp_init_at
   }
 
   errno = 0;
-  ibv_qp* qp;
+  ibv_qp* qp = nullptr;
   // Room for max_send_wr of the largest request that the program has announced: an inline fill of
   // so many entries; or one that is not inline, or a masked atomic, for which one entry's does.
   const bool larger = mkeys && attr.qp_type == IBV_QPT_RC &&

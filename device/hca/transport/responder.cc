@@ -346,7 +346,7 @@ std::optional<Reply> Qp::find_cell(const Segment& segment, uint32_t right, uint6
 Reply Qp::execute_atomic(const Segment& segment) {
   uint64_t* cell = nullptr;
   if (auto refused = find_cell(segment, KH_ACCESS_REMOTE_ATOMIC, cell)) return *refused;
-  uint64_t found;
+  uint64_t found = 0;
   switch (segment.kind) {
     case SegmentKind::fetch_add:
       found = __atomic_fetch_add(cell, segment.swap_add, __ATOMIC_SEQ_CST);
@@ -531,7 +531,7 @@ Reply Qp::receive_unreliable(const Segment& segment) {
   }
   expected_psn_ = psn_add(segment.psn, segment.npsn);
 
-  uint32_t done = segment.length;
+  uint32_t done = 0;
   if (is_send) {
     Scattered stored{0, {KH_WC_LOC_LEN_ERR, KH_SYN_RECV_LENGTH}};
     if (segment.length <= receive_room_ - receive_done_)
