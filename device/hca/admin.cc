@@ -144,7 +144,7 @@ bool Admin::fetch() {
     hca_.fatal(KH_FATAL_ADMIN_ADDR);
     return false;
   }
-  uint32_t pi = load_acquire<uint32_t>(db + offsetof(kh_admin_db, pi));
+  auto pi = load_acquire<uint32_t>(db + offsetof(kh_admin_db, pi));
   if (pi == done_) return false;
   if (pi - done_ > size) {
     hca_.fatal(KH_FATAL_ADMIN_RING);
@@ -302,7 +302,7 @@ void Admin::fire() {
   full_fence();
   std::byte* db = db_.at(0);
   if (!db) return hca_.fatal(KH_FATAL_ADMIN_ADDR);
-  uint32_t arm = load_acquire<uint32_t>(db + offsetof(kh_admin_db, arm));
+  auto arm = load_acquire<uint32_t>(db + offsetof(kh_admin_db, arm));
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   if ((arm & KH_ARM_TYPE_MASK) == 0 || sn == fired_) return;
   fired_ = sn;

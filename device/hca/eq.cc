@@ -116,7 +116,7 @@ void Eq::fire() {
     notifier_.lose_eq();
     return;
   }
-  uint32_t arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
+  auto arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   if ((arm & KH_ARM_TYPE_MASK) == 0 || sn == fired_) return;
   fired_ = sn;
