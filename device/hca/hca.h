@@ -133,7 +133,7 @@ class Hca {
   // --- For the transport ---------------------------------------------------------------------
 
   const std::string& name() const { return options_.name; }
-  GuestMemory& memory() { return *host_.memory; }
+  GuestMemory& memory() const { return *host_.memory; }
   MkeyTable& mkeys() { return *mkeys_; }
   Timers& timers() { return timers_; }
   Notifier& notifier() { return notifier_; }

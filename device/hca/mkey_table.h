@@ -295,7 +295,7 @@ class MkeyTable {
                                             const std::byte* from, EntryTable& to) const;
   static std::expected<uint64_t, uint32_t> fill_length(const kh_wqe_umr& request,
                                                        const EntryTable& table);
-  void finish_fill(Mkey& mkey, const kh_wqe_umr& request, uint64_t length);
+  static void finish_fill(Mkey& mkey, const kh_wqe_umr& request, uint64_t length);
 
   std::expected<const Mkey*, uint32_t> region_for_bind(const kh_wqe_bind& request,
                                                        const KeyUser& who) const;
@@ -304,7 +304,7 @@ class MkeyTable {
   void unlink(Mkey& window);
   bool grow();
   void put_free(uint32_t index);
-  void describe(Mkey& mkey, Attributes& attributes);
+  static void describe(Mkey& mkey, Attributes& attributes);
 
   GuestMemory& memory_;
   MemoryBudget& budget_;

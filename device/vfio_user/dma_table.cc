@@ -70,7 +70,7 @@ std::expected<void, int> DmaTable::map(const DmaMapping& mapping) {
   return {};
 }
 
-std::expected<void, int> DmaTable::map_file(const DmaMapping& mapping, Map& map) {
+std::expected<void, int> DmaTable::map_file(const DmaMapping& mapping, Map& map) const {
   struct stat file {};
   if (fstat(mapping.fd.get(), &file) != 0) return std::unexpected(errno);
   uint64_t end = mapping.offset + mapping.size;
