@@ -286,7 +286,7 @@ void Admin::complete(const AdminResult& result) {
   cqe.tag = cmd_.hdr.tag;
   cqe.status = result.status;
   cqe.syndrome = result.syndrome;
-  std::copy(result.result.begin(), result.result.end(), cqe.result);
+  std::ranges::copy(result.result, cqe.result);
   cqe.phase = ((done_ >> log_size_) & 1) ^ 1;
   uint64_t tail = 0;
   std::memcpy(&tail, reinterpret_cast<const std::byte*>(&cqe) + 56, sizeof(tail));

@@ -14,6 +14,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <expected>
 #include <memory>
@@ -72,7 +73,7 @@ class MemoryCursor {
   // pointer: the guest has taken the memory away, or an entry of an indirect key does not hold;
   // why() says. Moves on by the span's size.
   HostSpan next(uint64_t max) {
-    if (max > left_) max = left_;
+    max = std::min(max, left_);
     HostSpan span{};
     if (indirect_) [[unlikely]] {
       next(&span, 1, max);

@@ -151,8 +151,7 @@ void DmaTable::drop(Map& map) {
 
 // The first map that starts behind `iova`.
 std::vector<DmaTable::Map>::iterator DmaTable::first_behind(uint64_t iova) {
-  return std::upper_bound(maps_.begin(), maps_.end(), iova,
-                          [](uint64_t address, const Map& map) { return address < map.iova; });
+  return std::ranges::upper_bound(maps_, iova, {}, &Map::iova);
 }
 
 const DmaTable::Map* DmaTable::search(uint64_t iova) {

@@ -6,6 +6,7 @@
 // Programs set comp_mask to all bits there are and leave at zero what they do not want. So a bit of
 // comp_mask asks for nothing by itself: its field does, if it is not zero.
 
+#include <algorithm>
 #include <new>
 
 #include "queues.h"
@@ -229,7 +230,7 @@ ibv_qp* ibv_exp_create_qp(ibv_context* context, ibv_exp_qp_init_attr* qp_init_at
   attr.cap = init.cap;
   if (mask & IBV_EXP_QP_INIT_ATTR_INL_RECV) {
     const uint32_t most = caps ? kMaxInlineReceive : 0;
-    if (attr.max_inl_recv > most) attr.max_inl_recv = most;
+    attr.max_inl_recv = std::min(attr.max_inl_recv, most);
   }
   return qp;
 }
