@@ -120,7 +120,7 @@ void Cq::report(uint32_t sn) {
 
 // The period after the first CQE that moderation held back is over. Nobody arms between then and
 // now without looking at the ring, so an arm that is there is answered.
-void Cq::period_over(void* self, uint64_t) {
+void Cq::period_over(void* self, uint64_t /*now*/) {
   Cq& cq = *static_cast<Cq*>(self);
   if (cq.failed_ || cq.unreported_ == 0) return;
   std::byte* db = cq.ring_.memory.at(cq.ring_.db_offset);

@@ -92,7 +92,7 @@ class Cq {
   bool make_room();
   void fail();
   void note_error(const kh_cqe& cqe);
-  static void period_over(void* cq, uint64_t now);
+  static void period_over(void* self, uint64_t now);
   void report(uint32_t sn);
 
   Notifier& notifier_;
