@@ -72,7 +72,8 @@ std::string address(const ibv_gid& gid) {
 
 int main(int argc, char** argv) {
   const auto [here, there] = two_ends(argc, argv);
-  Station client(here), server(there);
+  Station client(here);
+  Station server(there);
   connect(client, server);  // for UD: both are made ready, and stay strangers
   client.expect();
   server.expect();

@@ -136,7 +136,9 @@ class Daemon {
     Pace pace(pace_options);
 
     constexpr uint64_t look_every_ns = 50'000;
-    uint64_t looked = 0, turns = 0, moves = 0;
+    uint64_t looked = 0;
+    uint64_t turns = 0;
+    uint64_t moves = 0;
     while (!stop_) {
       bool busy = fabric_.run();
       uint64_t now = clock_.now_ns();
