@@ -183,7 +183,7 @@ ibv_qp* ibv_exp_create_qp(ibv_context* context, ibv_exp_qp_init_attr* qp_init_at
   const bool mkeys = caps && (caps->flags & KEYHOLEDV_CAP_INDIRECT_MKEY);
   const auto klms = if_named(mask, IBV_EXP_QP_INIT_ATTR_MAX_INL_KLMS, attr.max_inl_send_klms);
   if ((klms || (flags & IBV_EXP_QP_CREATE_UMR)) && !mkeys) return fail(ENOSYS);
-  if (klms && klms > caps->max_inline_entries) return fail(EINVAL);
+  if (klms && (!caps || klms > caps->max_inline_entries)) return fail(EINVAL);
   if (klms && attr.qp_type != IBV_QPT_RC) return fail(EINVAL);
   const auto atomic = if_named(mask, IBV_EXP_QP_INIT_ATTR_ATOMICS_ARG, attr.max_atomic_arg);
   if (atomic > sizeof(uint64_t)) return fail(EINVAL);
