@@ -30,7 +30,7 @@ Eq::~Eq() {
 
 kh_event Eq::kind_of(uint32_t bit) {
   int at = std::countr_zero(bit);
-  return static_cast<kh_event>(at / 6 << 4 | at % 6);
+  return static_cast<kh_event>(((at / 6) << 4) | (at % 6));
 }
 
 void Eq::post(EventSource& source, kh_event kind, uint32_t data) {

@@ -60,7 +60,7 @@ class MemoryCursor {
  public:
   MemoryCursor() = default;  // zero bytes
   MemoryCursor(const PageList& pages, uint64_t position, uint64_t length, bool write)
-      : pages_(&pages), memory_(nullptr), position_(position), left_(length), write_(write) {}
+      : pages_(&pages), position_(position), left_(length), write_(write) {}
   // Guest-physical memory.
   MemoryCursor(GuestMemory& memory, uint64_t iova, uint64_t length, bool write)
       : memory_(&memory), position_(iova), left_(length), write_(write) {}

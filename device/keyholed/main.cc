@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "fabric/switch.h"
@@ -108,7 +109,7 @@ json describe(Adapter& adapter) {
 
 class Daemon {
  public:
-  explicit Daemon(const Options& options) : options_(options) {}
+  explicit Daemon(Options options) : options_(std::move(options)) {}
 
   std::expected<void, std::string> start() {
     catch_signals();

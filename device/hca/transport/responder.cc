@@ -357,9 +357,8 @@ Reply Qp::execute_atomic(const Segment& segment) {
                                   __ATOMIC_SEQ_CST);
       break;
     case SegmentKind::masked_fetch_add:
-      found = change_cell(cell, [&](uint64_t old) {
-        return add_fields(old, segment.swap_add, segment.swap_mask);
-      });
+      found = change_cell(
+          cell, [&](uint64_t old) { return add_fields(old, segment.swap_add, segment.swap_mask); });
       break;
     default:
       found = change_cell(cell, [&](uint64_t old) {
@@ -500,8 +499,8 @@ uint32_t Qp::send_answer(const Segment& segment) {
 
 // --- Unreliable connection -------------------------------------------------------------------
 
-// What is dropped gets no answer, and what is executed none either; but inside one process it may be
-// that only a part is taken.
+// What is dropped gets no answer, and what is executed none either; but inside one process it may
+// be that only a part is taken.
 Reply Qp::receive_unreliable(const Segment& segment) {
   auto drop_it = [&]() -> Reply {
     drop();
@@ -559,7 +558,8 @@ Reply Qp::receive_unreliable(const Segment& segment) {
     message_.left -= done;
     message_.done += done;
   }
-  if (done < segment.length) [[unlikely]] return accept_some(segment, done);
+  if (done < segment.length) [[unlikely]]
+    return accept_some(segment, done);
   count_received(segment);
   if (!segment.last) return {};
   message_.active = false;
