@@ -11,7 +11,7 @@ import json
 import time
 import xml.etree.ElementTree
 
-from . import analysis, build, checkout, coverage, fuzz, kernel, lanes, root, say, splats, user_space, vm
+from . import analysis, build, checkout, coverage, fuzz, kernel, lanes, root, say, splats, tidy, user_space, vm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-ANALYSERS = (analysis.checkpatch, analysis.coccinelle, analysis.cppcheck)
+ANALYSERS = (analysis.checkpatch, analysis.coccinelle, analysis.cppcheck, tidy.clang_tidy)
 
 
 def static(context):
