@@ -3,6 +3,7 @@
 """What the lab makes of clang-tidy's words, what it has it look at, and when it has it look again."""
 
 import contextlib
+import json
 import pathlib
 import sys
 import tempfile
@@ -69,6 +70,10 @@ class Compilations(Tree):
         self.assertEqual([sources for _, sources in tidy.compilations(entries)],
                          [[self.top / "device/a.cc", self.top / "device/b.cc"], [self.top / "tests/t.cc"]])
 
+    def test_of_tests_those_are_left_out_that_are_compiled_alone(self):
+        for name, count, wanted in (("device/a.cc", 1, True), ("tests/t.cc", 1, False), ("tests/t.cc", 2, True)):
+            self.assertEqual(tidy.affordable([self.top / name] * count), wanted, (name, count))
+
     def key(self, name, root="root"):
         return tidy.key(self.entry(name), [self.top / name], root)
 
@@ -93,13 +98,13 @@ class Run(Tree):
         def in_parallel(_place, jobs, _log):
             asked.extend(name for name in jobs if "planted" not in name)
             return {name: (0, planted) if "planted" in name else said for name in jobs}
-        self.write("build/tidy/compile_commands.json", "[" + f'{{"file": "{self.top}/device/a.cc", "command": "c++"}}]')
+        self.write("build/tidy/compile_commands.json", json.dumps([self.entry("device/a.cc"), self.entry("tests/t.cc")]))
         place = mock.Mock(root="root", directory=self.top)
         with contextlib.ExitStack() as stack:
             for owner, name, value in ((tidy.build, "configure", mock.Mock()), (tidy.build, "compile_commands", mock.Mock()),
                                        (tidy.build, "native_dir", lambda variant: self.top / "build" / variant),
                                        (checkout, "build_dir", lambda: self.top / "build"),
-                                       (analysis, "user_space_sources", lambda _: ([self.entry("device/a.cc")], [])),
+                                       (analysis, "user_space_sources", lambda _: ([self.entry("device/a.cc"), self.entry("tests/t.cc")], [])),
                                        (analysis, "in_parallel", in_parallel)):
                 stack.enter_context(mock.patch.object(owner, name, value))
             return tidy.clang_tidy(place, None), len(asked)
@@ -108,8 +113,8 @@ class Run(Tree):
         finding = (1, f"{self.top}/device/a.cc:1:1: error: it is wrong [bugprone-it,-warnings-as-errors]\n")
         for _ in range(2):
             result, asked = self.run_it(finding)
-            self.assertEqual((result.looked_at, result.faulty, result.findings, asked),
-                             (1, 1, ["device/a.cc:1: it is wrong [bugprone-it]"], 1))
+            self.assertEqual((result.looked_at, result.faulty, result.skipped, result.findings, asked),
+                             (1, 1, 1, ["device/a.cc:1: it is wrong [bugprone-it]"], 1))
         self.assertEqual([(r.faulty, asked) for r, asked in (self.run_it((0, "")), self.run_it((0, "")))], [(0, 1), (0, 0)])
         self.write("device/a.cc", "changed")
         self.assertEqual(self.run_it((0, ""))[1], 1)
