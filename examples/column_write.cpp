@@ -77,7 +77,8 @@ bool is_column(const uint32_t* row, unsigned column) {
 
 int main(int argc, char** argv) {
   const auto [here, there] = two_ends(argc, argv);
-  End matrix_end(here), row_end(there);
+  End matrix_end(here);
+  End row_end(there);
   matrix_end.qp.reset(filling_qp(matrix_end));
   connect(matrix_end, row_end);
 

@@ -85,7 +85,7 @@ class End {
   ibv_wc wait() const {
     ibv_wc wc{};
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    int got;
+    int got = 0;
     while ((got = ibv_poll_cq(cq.get(), 1, &wc)) != 1) {
       if (got < 0) fail("ibv_poll_cq failed");
       if (std::chrono::steady_clock::now() > patience) fail("no completion within 30 s");

@@ -72,7 +72,8 @@ std::string address(const ibv_gid& gid) {
 
 int main(int argc, char** argv) {
   const auto [here, there] = two_ends(argc, argv);
-  Station client(here), server(there);
+  Station client(here);
+  Station server(there);
   connect(client, server);  // for UD: both are made ready, and stay strangers
   client.expect();
   server.expect();
@@ -90,7 +91,7 @@ int main(int argc, char** argv) {
   std::printf("server: \"%s\" from QP 0x%06x at %s\n", server.received(), request.src_qp,
               address(from.grh.dgid).c_str());
   if (request.src_qp != client.qp->qp_num ||
-      std::memcmp(&from.grh.dgid, &client.gid, sizeof(ibv_gid)))
+      std::memcmp(&from.grh.dgid, &client.gid, sizeof(ibv_gid)) != 0)
     fail("that is not where the request came from");
 
   const Ah back(need(ibv_create_ah_from_wc(server.pd.get(), &request, server.grh(), 1),
@@ -99,6 +100,7 @@ int main(int argc, char** argv) {
 
   const ibv_wc reply = client.arrived();
   std::printf("client: \"%s\" from QP 0x%06x\n", client.received(), reply.src_qp);
-  if (reply.src_qp != server.qp->qp_num || std::strcmp(client.received(), "what is the answer? 42"))
+  if (reply.src_qp != server.qp->qp_num ||
+      std::strcmp(client.received(), "what is the answer? 42") != 0)
     fail("that is not the reply");
 }

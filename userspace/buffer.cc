@@ -33,7 +33,7 @@ void* map_aligned(size_t length, size_t align) {
 }  // namespace
 
 size_t page_size() {
-  static const size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  static const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return size;
 }
 

@@ -50,10 +50,9 @@ int kh_cmd_get_context(struct verbs_context *ctx,
 {
 	struct ibv_get_context cmd = {};
 	struct get_context_resp resp = {};
-	int err;
+	int err = ibv_cmd_get_context(ctx, &cmd, sizeof(cmd), &resp.core,
+				      sizeof(resp));
 
-	err = ibv_cmd_get_context(ctx, &cmd, sizeof(cmd), &resp.core,
-				  sizeof(resp));
 	if (err)
 		return err;
 	*out = resp.drv;
@@ -68,10 +67,9 @@ int kh_cmd_query_device(struct ibv_context *ctx,
 {
 	struct query_device_resp resp = {};
 	size_t resp_size = sizeof(resp);
-	int err;
+	int err = ibv_cmd_query_device_any(ctx, input, attr, attr_size,
+					   &resp.core, &resp_size);
 
-	err = ibv_cmd_query_device_any(ctx, input, attr, attr_size, &resp.core,
-				       &resp_size);
 	if (err)
 		return err;
 	*fw_version = resp.core.base.fw_ver;
@@ -91,10 +89,9 @@ int kh_cmd_alloc_pd(struct ibv_context *ctx, struct ibv_pd *pd, uint32_t *pdn)
 {
 	struct ibv_alloc_pd cmd = {};
 	struct alloc_pd_resp resp = {};
-	int err;
+	int err = ibv_cmd_alloc_pd(ctx, pd, &cmd, sizeof(cmd), &resp.core,
+				   sizeof(resp));
 
-	err = ibv_cmd_alloc_pd(ctx, pd, &cmd, sizeof(cmd), &resp.core,
-			       sizeof(resp));
 	if (err)
 		return err;
 	*pdn = resp.drv.pdn;
@@ -138,10 +135,9 @@ int kh_cmd_create_cq(struct ibv_context *ctx,
 {
 	struct create_cq_cmd cmd = { .drv = *req };
 	struct create_cq_resp resp = {};
-	int err;
+	int err = ibv_cmd_create_cq_ex(ctx, attr, cq, &cmd.core, sizeof(cmd),
+				       &resp.core, sizeof(resp), 0);
 
-	err = ibv_cmd_create_cq_ex(ctx, attr, cq, &cmd.core, sizeof(cmd),
-				   &resp.core, sizeof(resp), 0);
 	if (err)
 		return err;
 	*cqn = resp.drv.cqn;
@@ -171,10 +167,9 @@ int kh_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq,
 {
 	struct create_srq_cmd cmd = { .drv = *req };
 	struct create_srq_resp resp = {};
-	int err;
+	int err = ibv_cmd_create_srq(pd, srq, attr, &cmd.core, sizeof(cmd),
+				     &resp.core, sizeof(resp));
 
-	err = ibv_cmd_create_srq(pd, srq, attr, &cmd.core, sizeof(cmd),
-				 &resp.core, sizeof(resp));
 	if (err)
 		return err;
 	*srqn = resp.drv.srqn;
@@ -212,10 +207,9 @@ int kh_cmd_create_qp(struct ibv_context *ctx, struct verbs_qp *qp,
 {
 	struct create_qp_cmd cmd = { .drv = *req };
 	struct create_qp_resp resp = {};
-	int err;
+	int err = ibv_cmd_create_qp_ex2(ctx, qp, attr, &cmd.core, sizeof(cmd),
+					&resp.core, sizeof(resp));
 
-	err = ibv_cmd_create_qp_ex2(ctx, qp, attr, &cmd.core, sizeof(cmd),
-				    &resp.core, sizeof(resp));
 	if (err)
 		return err;
 	*db_slot = resp.drv.db_slot;
@@ -241,9 +235,8 @@ int kh_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah *ah,
 		     struct ibv_ah_attr *attr, void *av)
 {
 	struct create_ah_resp resp = {};
-	int err;
+	int err = ibv_cmd_create_ah(pd, ah, attr, &resp.core, sizeof(resp));
 
-	err = ibv_cmd_create_ah(pd, ah, attr, &resp.core, sizeof(resp));
 	if (err)
 		return err;
 	memcpy(av, resp.drv.av, sizeof(resp.drv.av));
@@ -259,10 +252,10 @@ int kh_cmd_create_mkey(struct ibv_pd *pd, uint32_t max_entries, uint32_t access,
 {
 	DECLARE_COMMAND_BUFFER(cmd, KEYHOLE_OBJECT_MKEY,
 			       KEYHOLE_METHOD_MKEY_CREATE, 5);
-	struct ib_uverbs_attr *object;
-	int err;
+	struct ib_uverbs_attr *object =
+		fill_attr_out_obj(cmd, KEYHOLE_ATTR_MKEY_CREATE_HANDLE);
+	int err = 0;
 
-	object = fill_attr_out_obj(cmd, KEYHOLE_ATTR_MKEY_CREATE_HANDLE);
 	fill_attr_in_obj(cmd, KEYHOLE_ATTR_MKEY_CREATE_PD_HANDLE, pd->handle);
 	fill_attr_in_uint32(cmd, KEYHOLE_ATTR_MKEY_CREATE_MAX_ENTRIES,
 			    max_entries);
@@ -302,10 +295,10 @@ int kh_cmd_create_klm_list(struct ibv_pd *pd, void *addr, uint64_t length,
 {
 	DECLARE_COMMAND_BUFFER(cmd, KEYHOLE_OBJECT_KLM_LIST,
 			       KEYHOLE_METHOD_KLM_LIST_CREATE, 5);
-	struct ib_uverbs_attr *object;
-	int err;
+	struct ib_uverbs_attr *object =
+		fill_attr_out_obj(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_HANDLE);
+	int err = 0;
 
-	object = fill_attr_out_obj(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_HANDLE);
 	fill_attr_in_obj(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_PD_HANDLE,
 			 pd->handle);
 	fill_attr_in_uint64(cmd, KEYHOLE_ATTR_KLM_LIST_CREATE_ADDR,

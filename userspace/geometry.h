@@ -89,7 +89,7 @@ constexpr std::expected<SendGeometry, int> send_geometry(uint32_t wr, uint32_t s
   if (blocks > limits.max_send_blocks || (uint64_t{1} << log_blocks) > limits.max_send_blocks)
     return std::unexpected(EINVAL);
 
-  const uint32_t room = static_cast<uint32_t>(bytes - head);
+  const auto room = static_cast<uint32_t>(bytes - head);
   return SendGeometry{
       .present = true,
       .log_blocks = log_blocks,

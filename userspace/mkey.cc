@@ -130,19 +130,19 @@ KEYHOLEDV_EXPORT keyholedv_mkey* keyholedv_create_mkey(keyholedv_mkey_init_attr*
   return keyhole::create_mkey(*attr);
 }
 
-KEYHOLEDV_EXPORT int keyholedv_destroy_mkey(keyholedv_mkey* dv) {
-  if (!dv) return EINVAL;
-  keyhole::Mkey& mkey = keyhole::mkey_of(dv);
-  if (int err = kh_cmd_destroy_mkey(mkey.context, mkey.handle)) return err;
-  delete &mkey;
+KEYHOLEDV_EXPORT int keyholedv_destroy_mkey(keyholedv_mkey* mkey) {
+  if (!mkey) return EINVAL;
+  keyhole::Mkey& own = keyhole::mkey_of(mkey);
+  if (int err = kh_cmd_destroy_mkey(own.context, own.handle)) return err;
+  delete &own;
   return 0;
 }
 
-KEYHOLEDV_EXPORT int keyholedv_query_mkey(keyholedv_mkey* dv, keyholedv_mkey_attr* attr) {
-  if (!dv || !attr) return EINVAL;
-  keyhole::Mkey& mkey = keyhole::mkey_of(dv);
+KEYHOLEDV_EXPORT int keyholedv_query_mkey(keyholedv_mkey* mkey, keyholedv_mkey_attr* attr) {
+  if (!mkey || !attr) return EINVAL;
+  keyhole::Mkey& own = keyhole::mkey_of(mkey);
   keyhole_mkey_attr now{};
-  if (int err = kh_cmd_query_mkey(mkey.context, mkey.handle, &now)) return err;
+  if (int err = kh_cmd_query_mkey(own.context, own.handle, &now)) return err;
   *attr = {};
   attr->start = now.start;
   attr->length = now.length;
@@ -160,11 +160,11 @@ KEYHOLEDV_EXPORT keyholedv_klm_list* keyholedv_alloc_klm_list(ibv_pd* pd, uint32
   return keyhole::alloc_klm_list(pd, max_entries);
 }
 
-KEYHOLEDV_EXPORT int keyholedv_free_klm_list(keyholedv_klm_list* dv) {
-  if (!dv) return EINVAL;
-  keyhole::KlmList& list = keyhole::list_of(dv);
-  if (int err = kh_cmd_destroy_klm_list(list.context, list.handle)) return err;
-  delete &list;
+KEYHOLEDV_EXPORT int keyholedv_free_klm_list(keyholedv_klm_list* list) {
+  if (!list) return EINVAL;
+  keyhole::KlmList& own = keyhole::list_of(list);
+  if (int err = kh_cmd_destroy_klm_list(own.context, own.handle)) return err;
+  delete &own;
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include <limits>
 
 #define KERN_ABI_H
+// NOLINTNEXTLINE(bugprone-reserved-identifier): rdma-core's name, not a compiler's
 #define __INFINIBAND_VERBS_IOCTL_H
 
 #pragma GCC diagnostic push

@@ -60,7 +60,7 @@ class Switch final : public Link {
   };
 
   void learn(const Mac& mac, Hca& hca);
-  void deliver(Hca& hca, const Mac& to, std::span<const std::byte> frame);
+  static void deliver(Hca& hca, const Mac& to, std::span<const std::byte> frame);
 
   Clock& clock_;
   std::vector<Hca*> hcas_;

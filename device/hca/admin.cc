@@ -144,7 +144,7 @@ bool Admin::fetch() {
     hca_.fatal(KH_FATAL_ADMIN_ADDR);
     return false;
   }
-  uint32_t pi = load_acquire<uint32_t>(db + offsetof(kh_admin_db, pi));
+  auto pi = load_acquire<uint32_t>(db + offsetof(kh_admin_db, pi));
   if (pi == done_) return false;
   if (pi - done_ > size) {
     hca_.fatal(KH_FATAL_ADMIN_RING);
@@ -286,9 +286,9 @@ void Admin::complete(const AdminResult& result) {
   cqe.tag = cmd_.hdr.tag;
   cqe.status = result.status;
   cqe.syndrome = result.syndrome;
-  std::copy(result.result.begin(), result.result.end(), cqe.result);
+  std::ranges::copy(result.result, cqe.result);
   cqe.phase = ((done_ >> log_size_) & 1) ^ 1;
-  uint64_t tail;
+  uint64_t tail = 0;
   std::memcpy(&tail, reinterpret_cast<const std::byte*>(&cqe) + 56, sizeof(tail));
   std::memcpy(slot, &cqe, 56);
   store_release(slot + 56, tail);
@@ -302,7 +302,7 @@ void Admin::fire() {
   full_fence();
   std::byte* db = db_.at(0);
   if (!db) return hca_.fatal(KH_FATAL_ADMIN_ADDR);
-  uint32_t arm = load_acquire<uint32_t>(db + offsetof(kh_admin_db, arm));
+  auto arm = load_acquire<uint32_t>(db + offsetof(kh_admin_db, arm));
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   if ((arm & KH_ARM_TYPE_MASK) == 0 || sn == fired_) return;
   fired_ = sn;

@@ -92,7 +92,7 @@ void Cq::fire() {
   if (failed_) return;
   std::byte* db = ring_.memory.at(ring_.db_offset);
   if (!db) return fail();
-  uint32_t arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
+  auto arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
   uint32_t type = arm & KH_ARM_TYPE_MASK;
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   bool armed = sn != fired_ && (type == KH_ARM_NEXT || (type == KH_ARM_SOLICITED && solicited_));
@@ -120,12 +120,12 @@ void Cq::report(uint32_t sn) {
 
 // The period after the first CQE that moderation held back is over. Nobody arms between then and
 // now without looking at the ring, so an arm that is there is answered.
-void Cq::period_over(void* self, uint64_t) {
+void Cq::period_over(void* self, uint64_t /*now*/) {
   Cq& cq = *static_cast<Cq*>(self);
   if (cq.failed_ || cq.unreported_ == 0) return;
   std::byte* db = cq.ring_.memory.at(cq.ring_.db_offset);
   if (!db) return cq.fail();
-  uint32_t arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
+  auto arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   if ((arm & KH_ARM_TYPE_MASK) != 0 && sn != cq.fired_) cq.report(sn);
 }
@@ -142,7 +142,7 @@ AdminResult Cq::resize(Ring ring) {
   std::byte* new_db = ring.memory.at(ring.db_offset);
   if (!old_db || !new_db)
     return AdminResult::refuse(offsetof(kh_cmd_create_cq, pages), KH_ST_FAULT);
-  uint32_t ci = load_acquire<uint32_t>(old_db + offsetof(kh_cq_db, ci));
+  auto ci = load_acquire<uint32_t>(old_db + offsetof(kh_cq_db, ci));
   uint32_t unread = pi_ - ci;
   uint32_t new_size = 1u << ring.log_size;
   // A consumer index that cannot be true is as good as a ring too small.

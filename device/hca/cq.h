@@ -51,7 +51,7 @@ class Cq {
       return fail();
     cqe.phase = phase_of(pi_, ring_.log_size);
     if (flags_ & KH_CQ_TIMESTAMP) cqe.timestamp = notifier_.clock_ns();
-    uint64_t tail;
+    uint64_t tail = 0;
     std::memcpy(&tail, reinterpret_cast<const std::byte*>(&cqe) + 56, sizeof(tail));
     std::memcpy(slot, &cqe, 56);
     store_release(slot + 56, tail);
@@ -92,7 +92,7 @@ class Cq {
   bool make_room();
   void fail();
   void note_error(const kh_cqe& cqe);
-  static void period_over(void* cq, uint64_t now);
+  static void period_over(void* self, uint64_t now);
   void report(uint32_t sn);
 
   Notifier& notifier_;

@@ -30,7 +30,7 @@ Eq::~Eq() {
 
 kh_event Eq::kind_of(uint32_t bit) {
   int at = std::countr_zero(bit);
-  return static_cast<kh_event>(at / 6 << 4 | at % 6);
+  return static_cast<kh_event>(((at / 6) << 4) | (at % 6));
 }
 
 void Eq::post(EventSource& source, kh_event kind, uint32_t data) {
@@ -116,7 +116,7 @@ void Eq::fire() {
     notifier_.lose_eq();
     return;
   }
-  uint32_t arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
+  auto arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   if ((arm & KH_ARM_TYPE_MASK) == 0 || sn == fired_) return;
   fired_ = sn;

@@ -313,7 +313,7 @@ void Hca::fail_qps_of_failed_cqs() {
   });
 }
 
-void Hca::look_at_held_events(void* self, uint64_t) {
+void Hca::look_at_held_events(void* self, uint64_t /*now*/) {
   Hca& hca = *static_cast<Hca*>(self);
   // What is still held starts the timer again at the end of this run().
   hca.eqs_.each([](Eq& eq) {

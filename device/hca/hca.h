@@ -95,8 +95,8 @@ class Hca {
   uint32_t read_register(uint64_t offset);
   void write_register(uint64_t offset, uint32_t value);
 
-  // A store to the wake page of `context`.
-  void wake(uint32_t context);
+  // A store to the wake page of the context `number`.
+  void wake(uint32_t number);
 
   // Function-level reset: everything is as at power-on.
   void reset();
@@ -133,7 +133,7 @@ class Hca {
   // --- For the transport ---------------------------------------------------------------------
 
   const std::string& name() const { return options_.name; }
-  GuestMemory& memory() { return *host_.memory; }
+  GuestMemory& memory() const { return *host_.memory; }
   MkeyTable& mkeys() { return *mkeys_; }
   Timers& timers() { return timers_; }
   Notifier& notifier() { return notifier_; }
@@ -183,8 +183,8 @@ class Hca {
  private:
   friend class Admin;
 
-  static void beat(void* hca, uint64_t now);
-  static void look_at_held_events(void* hca, uint64_t now);
+  static void beat(void* self, uint64_t now);
+  static void look_at_held_events(void* self, uint64_t now);
   void enable();
   void disable();
   void scan();

@@ -130,7 +130,7 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
       const uint64_t rest = entry.length - into;
       const uint64_t bytes = std::min(rest, level_left);
       const Mkey* mkey = keys_.find(entry.key);
-      stuck = !keys_.plain_entry(mkey, addr, bytes, write_, pdn_);
+      stuck = !MkeyTable::plain_entry(mkey, addr, bytes, write_, pdn_);
       if (stuck) [[unlikely]]
         break;
       HostSpan span = mkey->pages.span(mkey->offset + (addr - mkey->start),

@@ -201,7 +201,7 @@ std::expected<KeyFill::Step, uint32_t> KeyFill::step(uint32_t entries) {
   auto length = MkeyTable::fill_length(request_, staged_);
   if (!length) return refuse(length.error());
   std::swap(indirect.table, staged_);
-  keys_.finish_fill(**key, request_, *length);
+  MkeyTable::finish_fill(**key, request_, *length);
   return Step::done;
 }
 

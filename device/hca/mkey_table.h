@@ -14,6 +14,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <expected>
 #include <memory>
@@ -59,7 +60,7 @@ class MemoryCursor {
  public:
   MemoryCursor() = default;  // zero bytes
   MemoryCursor(const PageList& pages, uint64_t position, uint64_t length, bool write)
-      : pages_(&pages), memory_(nullptr), position_(position), left_(length), write_(write) {}
+      : pages_(&pages), position_(position), left_(length), write_(write) {}
   // Guest-physical memory.
   MemoryCursor(GuestMemory& memory, uint64_t iova, uint64_t length, bool write)
       : memory_(&memory), position_(iova), left_(length), write_(write) {}
@@ -72,7 +73,7 @@ class MemoryCursor {
   // pointer: the guest has taken the memory away, or an entry of an indirect key does not hold;
   // why() says. Moves on by the span's size.
   HostSpan next(uint64_t max) {
-    if (max > left_) max = left_;
+    max = std::min(max, left_);
     HostSpan span{};
     if (indirect_) [[unlikely]] {
       next(&span, 1, max);
@@ -295,7 +296,7 @@ class MkeyTable {
                                             const std::byte* from, EntryTable& to) const;
   static std::expected<uint64_t, uint32_t> fill_length(const kh_wqe_umr& request,
                                                        const EntryTable& table);
-  void finish_fill(Mkey& mkey, const kh_wqe_umr& request, uint64_t length);
+  static void finish_fill(Mkey& mkey, const kh_wqe_umr& request, uint64_t length);
 
   std::expected<const Mkey*, uint32_t> region_for_bind(const kh_wqe_bind& request,
                                                        const KeyUser& who) const;
@@ -304,7 +305,7 @@ class MkeyTable {
   void unlink(Mkey& window);
   bool grow();
   void put_free(uint32_t index);
-  void describe(Mkey& mkey, Attributes& attributes);
+  static void describe(Mkey& mkey, Attributes& attributes);
 
   GuestMemory& memory_;
   MemoryBudget& budget_;

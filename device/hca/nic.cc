@@ -72,7 +72,7 @@ bool Nic::receive(std::span<const std::byte> frame) {
   std::byte* db = config_.memory.at(config_.db_offset);
   if (!db) return false;
   uint32_t size = 1u << config_.log_rx_size;
-  uint32_t posted = load_acquire<uint32_t>(db + offsetof(kh_nic_db, rx_pi)) - rx_done_;
+  auto posted = load_acquire<uint32_t>(db + offsetof(kh_nic_db, rx_pi)) - rx_done_;
   if (posted == 0 || posted > size) return false;
   if (rx_done_ - load_acquire<uint32_t>(db + offsetof(kh_nic_db, rx_ci)) >= size) return false;
   uint64_t index = rx_done_ & (size - 1);
@@ -92,7 +92,7 @@ bool Nic::receive(std::span<const std::byte> frame) {
   cqe.len = static_cast<uint32_t>(frame.size());
   cqe.flags = KH_NIC_CSUM_OK;
   cqe.phase = ((rx_done_ >> config_.log_rx_size) & 1) ^ 1;
-  uint64_t whole;
+  uint64_t whole = 0;
   std::memcpy(&whole, &cqe, sizeof(whole));
   store_release(done, whole);
   ++rx_done_;
@@ -103,7 +103,7 @@ bool Nic::receive(std::span<const std::byte> frame) {
 void Nic::fire() {
   std::byte* db = config_.memory.at(config_.db_offset);
   if (!db) return;
-  uint32_t arm = load_acquire<uint32_t>(db + offsetof(kh_nic_db, arm));
+  auto arm = load_acquire<uint32_t>(db + offsetof(kh_nic_db, arm));
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   if ((arm & KH_ARM_TYPE_MASK) == 0 || sn == fired_) return;
   fired_ = sn;

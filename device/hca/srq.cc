@@ -27,7 +27,7 @@ Srq::Taken Srq::take(ReceiveWqe& to) {
   if (failed_) return Taken::failed;
   std::byte* db = config_.memory.at(config_.db_offset);
   if (!db) return fail();
-  uint32_t pi = load_acquire<uint32_t>(db + offsetof(kh_srq_db, pi));
+  auto pi = load_acquire<uint32_t>(db + offsetof(kh_srq_db, pi));
   if (pi == ci_) return Taken::empty;
   if (pi - ci_ > size_) return fail();
   std::byte* slot =
@@ -46,7 +46,7 @@ AdminResult Srq::resize(PageList memory, uint64_t ring_offset, uint64_t db_offse
   std::byte* old_db = config_.memory.at(config_.db_offset);
   std::byte* new_db = memory.at(db_offset);
   if (!old_db || !new_db) return fault();
-  uint32_t pi = load_acquire<uint32_t>(old_db + offsetof(kh_srq_db, pi));
+  auto pi = load_acquire<uint32_t>(old_db + offsetof(kh_srq_db, pi));
   uint32_t new_size = 1u << log_size;
   // A producer index that cannot be true is as good as a ring too small.
   if (pi - ci_ > size_ || pi - ci_ > new_size)
@@ -81,7 +81,7 @@ void Srq::arm_limit(uint32_t limit) {
   limit_ = limit;
   std::byte* db = config_.memory.at(config_.db_offset);
   if (!db || failed_) return;
-  uint32_t pi = load_acquire<uint32_t>(db + offsetof(kh_srq_db, pi));
+  auto pi = load_acquire<uint32_t>(db + offsetof(kh_srq_db, pi));
   // It may be below the limit already; then the event comes at once.
   if (pi - ci_ <= size_) look_at_limit(pi);
 }

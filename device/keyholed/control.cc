@@ -118,7 +118,7 @@ void Control::serve(int fd) {
     ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return drop();
     if (got > 0) client.in.append(buffer.data(), static_cast<size_t>(got));
-    for (size_t end; (end = client.in.find('\n')) != std::string::npos;) {
+    for (size_t end = 0; (end = client.in.find('\n')) != std::string::npos;) {
       client.out +=
           answer(client.in.substr(0, end)).dump(-1, ' ', false, json::error_handler_t::replace) +
           "\n";

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "fabric/switch.h"
@@ -108,7 +109,7 @@ json describe(Adapter& adapter) {
 
 class Daemon {
  public:
-  explicit Daemon(const Options& options) : options_(options) {}
+  explicit Daemon(Options options) : options_(std::move(options)) {}
 
   std::expected<void, std::string> start() {
     catch_signals();
@@ -136,7 +137,9 @@ class Daemon {
     Pace pace(pace_options);
 
     constexpr uint64_t look_every_ns = 50'000;
-    uint64_t looked = 0, turns = 0, moves = 0;
+    uint64_t looked = 0;
+    uint64_t turns = 0;
+    uint64_t moves = 0;
     while (!stop_) {
       bool busy = fabric_.run();
       uint64_t now = clock_.now_ns();

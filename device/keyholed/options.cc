@@ -54,7 +54,7 @@ std::expected<HcaSpec, std::string> parse_hca(const std::string& text, size_t or
                                            : nullptr;
     if (place == nullptr)
       return std::unexpected(
-          fmt::format("\"{}\": there are name=, socket= and mac=, not \"{}\"", text, key));
+          fmt::format(R"("{}": there are name=, socket= and mac=, not "{}")", text, key));
     if (value.empty()) return std::unexpected(fmt::format("\"{}\": {} has no value", text, key));
     if (!place->empty()) return std::unexpected(fmt::format("\"{}\": {} twice", text, key));
     *place = value;

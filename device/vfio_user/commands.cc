@@ -40,11 +40,10 @@ uint32_t irq_flags(uint32_t index) {
 bool mappable(const Region& region, uint64_t offset, uint64_t size) {
   if (!region.memory) return false;
   if (region.areas.empty()) return true;
-  for (const MappableArea& area : region.areas)
-    if (offset >= area.offset && offset - area.offset <= area.size &&
-        size <= area.size - (offset - area.offset))
-      return true;
-  return false;
+  return std::ranges::any_of(region.areas, [&](const MappableArea& area) {
+    return offset >= area.offset && offset - area.offset <= area.size &&
+           size <= area.size - (offset - area.offset);
+  });
 }
 
 // The other side of a mapped page may be looking while we copy: a naturally aligned word must be

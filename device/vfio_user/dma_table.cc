@@ -70,7 +70,7 @@ std::expected<void, int> DmaTable::map(const DmaMapping& mapping) {
   return {};
 }
 
-std::expected<void, int> DmaTable::map_file(const DmaMapping& mapping, Map& map) {
+std::expected<void, int> DmaTable::map_file(const DmaMapping& mapping, Map& map) const {
   struct stat file {};
   if (fstat(mapping.fd.get(), &file) != 0) return std::unexpected(errno);
   uint64_t end = mapping.offset + mapping.size;
@@ -151,8 +151,7 @@ void DmaTable::drop(Map& map) {
 
 // The first map that starts behind `iova`.
 std::vector<DmaTable::Map>::iterator DmaTable::first_behind(uint64_t iova) {
-  return std::upper_bound(maps_.begin(), maps_.end(), iova,
-                          [](uint64_t address, const Map& map) { return address < map.iova; });
+  return std::ranges::upper_bound(maps_, iova, {}, &Map::iova);
 }
 
 const DmaTable::Map* DmaTable::search(uint64_t iova) {

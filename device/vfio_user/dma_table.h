@@ -124,7 +124,7 @@ class DmaTable {
 
   const Map* search(uint64_t iova);
   std::vector<Map>::iterator first_behind(uint64_t iova);
-  std::expected<void, int> map_file(const DmaMapping& mapping, Map& map);
+  std::expected<void, int> map_file(const DmaMapping& mapping, Map& map) const;
   void note_unreachable(const DmaMapping& mapping);
   void drop(Map& map);
 

@@ -9,9 +9,10 @@
 #include <string_view>
 
 namespace keyhole::vfio_user {
+namespace {
 
 // The kernel names what an anonymous descriptor is where /proc shows it.
-static bool is_eventfd(int fd) {
+bool is_eventfd(int fd) {
   std::array<char, 64> target{};
   ssize_t length = readlink(fmt::format("/proc/self/fd/{}", fd).c_str(), target.data(), 64);
   return length > 0 &&
@@ -21,10 +22,12 @@ static bool is_eventfd(int fd) {
 // An eventfd blocks its writer only when its count is about to overflow, which nobody's interrupts
 // bring about: but a client could, so ours must not block. The flag belongs to the open file, which
 // the client shares; one that takes it away again and fills the count stops the server.
-static bool make_nonblocking(int fd) {
+bool make_nonblocking(int fd) {
   int flags = fcntl(fd, F_GETFL);
   return flags >= 0 && ((flags & O_NONBLOCK) != 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
 }
+
+}  // namespace
 
 bool Irqs::usable(const Fd& fd) { return is_eventfd(fd.get()) && make_nonblocking(fd.get()); }
 

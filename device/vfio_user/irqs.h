@@ -49,7 +49,7 @@ class Irqs {
     bool pending = false;
   };
 
-  void deliver(Vector& vector);
+  static void deliver(Vector& vector);
 
   std::vector<Vector> vectors_;
 };

@@ -198,7 +198,7 @@ void Server::disconnect(const std::string& why) {
 }
 
 void Server::drop_client() {
-  spdlog::info("{}: client gone: {}", options_.name, *leaving_);
+  spdlog::info("{}: client gone: {}", options_.name, leaving_.value_or(""));
   poll_.forget(stream_->fd());
   stream_.reset();
   leaving_.reset();

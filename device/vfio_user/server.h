@@ -127,7 +127,7 @@ class Server {
   Answer version(Message& message);
   Answer dma_map(Message& message);
   Answer dma_unmap(Message& message);
-  Answer device_info(Message& message);
+  static Answer device_info(Message& message);
   Answer region_info(Message& message);
   Answer region_io_fds(Message& message);
   Answer irq_info(Message& message);

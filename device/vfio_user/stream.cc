@@ -108,7 +108,7 @@ bool Stream::send(const Header& header, std::span<const std::byte> payload, int 
   Outgoing out;
   out.bytes.resize(sizeof header + payload.size());
   std::memcpy(out.bytes.data(), &header, sizeof header);
-  std::copy(payload.begin(), payload.end(), out.bytes.begin() + sizeof header);
+  std::ranges::copy(payload, out.bytes.begin() + sizeof header);
   out.fd = fd;
   unsent_ += out.bytes.size();
   outgoing_.push_back(std::move(out));

@@ -26,6 +26,9 @@ VARIANTS = {
     # Never built: its compile_commands.json tells those that read the sources what is compiled, fuzzers too, and how.
     "analysis": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
                  "-DKEYHOLE_FUZZ=ON"],
+    # Likewise, for clang-tidy: all sources of a target are one compilation.
+    "tidy": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
+             "-DKEYHOLE_FUZZ=ON", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=0"],
     "tsan": ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1",
              "-DKEYHOLE_SANITIZE=thread", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
     "release": ["-DCMAKE_BUILD_TYPE=Release"],

@@ -10,7 +10,7 @@ import functools
 import time
 import xml.etree.ElementTree
 
-from . import analysis, build, checkout, coverage, fuzz, kernel, root, say, splats, user_space, vm
+from . import analysis, build, checkout, coverage, fuzz, kernel, root, say, splats, tidy, user_space, vm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +127,7 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-ANALYSERS = (analysis.checkpatch, analysis.coccinelle, analysis.cppcheck)
+ANALYSERS = (analysis.checkpatch, analysis.coccinelle, analysis.cppcheck, tidy.clang_tidy)
 
 
 def static(context):

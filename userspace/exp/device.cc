@@ -120,7 +120,7 @@ uint32_t answer_blocks(uint32_t asked, const ibv_device_attr_ex& device,
                         .log_max_atomic_inline = 3,
                         .masked_log_atomic_arg_sizes = 8,
                         .masked_log_atomic_arg_sizes_network_endianness = 0};
-  if (offers(IBV_EXP_DEVICE_ATTR_UMR, mkeys))
+  if (offers(IBV_EXP_DEVICE_ATTR_UMR, mkeys) && keyhole)
     to.umr_caps = {.max_klm_list_size = keyhole->max_mkey_entries,
                    .max_send_wqe_inline_klms = keyhole->max_inline_entries,
                    .max_umr_recursion_depth = keyhole->max_mkey_depth,

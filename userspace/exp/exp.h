@@ -52,7 +52,7 @@ constexpr bool mask_is_known(uint64_t mask, uint64_t first_reserved) {
 template <class Enum>
 uint32_t number_in(const Enum& place) {
   static_assert(sizeof(Enum) == sizeof(uint32_t));
-  uint32_t number;
+  uint32_t number = 0;
   std::memcpy(&number, &place, sizeof(number));
   return number;
 }

@@ -46,7 +46,7 @@ bool remote_without_local(uint64_t access) {
 }
 
 size_t page_rounded(size_t length) {
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return length > SIZE_MAX - page ? 0 : (length + page - 1) / page * page;
 }
 
@@ -54,7 +54,7 @@ size_t page_rounded(size_t length) {
 ibv_mr* register_own_memory(ibv_exp_reg_mr_in* in, unsigned access) {
   const size_t length = page_rounded(in->length);
   if (!length) return fail(EINVAL);
-  Region* region = new (std::nothrow) Region;
+  auto* region = new (std::nothrow) Region;
   if (!region) return fail(ENOMEM);
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (in->addr ? MAP_FIXED_NOREPLACE : 0);
   void* memory = mmap(in->addr, length, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -134,7 +134,7 @@ ibv_mr* ibv_exp_create_mr(ibv_exp_create_mr_in* in) {
   if (!in->attr.max_klm_list_size || in->attr.max_klm_list_size > caps->max_mkey_entries)
     return fail(EINVAL);
 
-  Region* region = new (std::nothrow) Region;
+  auto* region = new (std::nothrow) Region;
   if (!region) return fail(ENOMEM);
   keyholedv_mkey_init_attr init{};
   init.pd = in->pd;

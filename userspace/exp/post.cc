@@ -59,8 +59,8 @@ class Collected {
   // errno, with the request that was not posted.
   int post(ibv_exp_send_wr*& bad) {
     if (!count_) return 0;
-    ibv_send_wr* refused = &requests_[0];
-    const int err = ibv_post_send(qp_, &requests_[0], &refused);
+    ibv_send_wr* refused = requests_.data();
+    const int err = ibv_post_send(qp_, requests_.data(), &refused);
     if (err) bad = origins_[static_cast<size_t>(refused - requests_.data())];
     count_ = 0;
     return err;

@@ -6,6 +6,7 @@
 // Programs set comp_mask to all bits there are and leave at zero what they do not want. So a bit of
 // comp_mask asks for nothing by itself: its field does, if it is not zero.
 
+#include <algorithm>
 #include <new>
 
 #include "queues.h"
@@ -182,7 +183,7 @@ ibv_qp* ibv_exp_create_qp(ibv_context* context, ibv_exp_qp_init_attr* qp_init_at
   const bool mkeys = caps && (caps->flags & KEYHOLEDV_CAP_INDIRECT_MKEY);
   const auto klms = if_named(mask, IBV_EXP_QP_INIT_ATTR_MAX_INL_KLMS, attr.max_inl_send_klms);
   if ((klms || (flags & IBV_EXP_QP_CREATE_UMR)) && !mkeys) return fail(ENOSYS);
-  if (klms && klms > caps->max_inline_entries) return fail(EINVAL);
+  if (klms && (!caps || klms > caps->max_inline_entries)) return fail(EINVAL);
   if (klms && attr.qp_type != IBV_QPT_RC) return fail(EINVAL);
   const auto atomic = if_named(mask, IBV_EXP_QP_INIT_ATTR_ATOMICS_ARG, attr.max_atomic_arg);
   if (atomic > sizeof(uint64_t)) return fail(EINVAL);
@@ -213,7 +214,7 @@ ibv_qp* ibv_exp_create_qp(ibv_context* context, ibv_exp_qp_init_attr* qp_init_at
   }
 
   errno = 0;
-  ibv_qp* qp;
+  ibv_qp* qp = nullptr;
   // Room for max_send_wr of the largest request that the program has announced: an inline fill of
   // so many entries; or one that is not inline, or a masked atomic, for which one entry's does.
   const bool larger = mkeys && attr.qp_type == IBV_QPT_RC &&
@@ -229,7 +230,7 @@ ibv_qp* ibv_exp_create_qp(ibv_context* context, ibv_exp_qp_init_attr* qp_init_at
   attr.cap = init.cap;
   if (mask & IBV_EXP_QP_INIT_ATTR_INL_RECV) {
     const uint32_t most = caps ? kMaxInlineReceive : 0;
-    if (attr.max_inl_recv > most) attr.max_inl_recv = most;
+    attr.max_inl_recv = std::min(attr.max_inl_recv, most);
   }
   return qp;
 }

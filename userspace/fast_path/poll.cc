@@ -2,6 +2,8 @@
 //
 // ibv_poll_cq, and arming a CQ for an event.
 
+#include <algorithm>
+
 #include "completion.h"
 
 namespace keyhole::verbs {
@@ -48,7 +50,7 @@ int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   const std::uint8_t type = solicited_only ? KH_ARM_SOLICITED : KH_ARM_NEXT;
 
   cq.arm_lock.lock();
-  if (type > cq.arm_pending) cq.arm_pending = type;
+  cq.arm_pending = std::max(cq.arm_pending, type);
   cq.arm_sn++;
   store_release(cq.db->arm, cq.arm_sn << KH_ARM_SN_SHIFT | cq.arm_pending);
   full_fence();  // before the caller polls once more

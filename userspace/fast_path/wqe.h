@@ -199,7 +199,7 @@ inline void copy_inline(std::byte* to, const void* from, std::size_t bytes) {
 // included).
 inline std::byte* put_inline(const SendQueue& sq, std::byte* to, const void* from,
                              std::size_t bytes) {
-  auto* data = static_cast<const std::byte*>(from);
+  const auto* data = static_cast<const std::byte*>(from);
   const std::size_t room = ring_end(sq) - to;
   if (bytes > room) [[unlikely]] {
     copy_inline(to, data, room);

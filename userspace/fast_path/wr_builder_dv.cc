@@ -124,7 +124,8 @@ int set_dv_ops(Qp& qp, std::uint64_t send_ops_flags) {
   const auto has = [&qp](keyholedv_wr_opcode opcode) {
     return (qp.sq.dv_type_allows >> opcode & 1) != 0;
   };
-  const bool fills = has(KEYHOLEDV_WR_FILL), atomics = has(KEYHOLEDV_WR_MASKED_CMP_SWAP);
+  const bool fills = has(KEYHOLEDV_WR_FILL);
+  const bool atomics = has(KEYHOLEDV_WR_MASKED_CMP_SWAP);
   std::uint64_t offered = 0;
   if (fills)
     offered |= KEYHOLEDV_QP_EX_WITH_MR_LIST | KEYHOLEDV_QP_EX_WITH_MR_INTERLEAVED |

@@ -113,7 +113,7 @@ void Qp::complete_ready() {
   }
 }
 
-void Qp::push_send_cqe(const Request& request, Verdict verdict) {
+void Qp::push_send_cqe(const Request& request, Verdict verdict) const {
   kh_cqe cqe{};
   cqe.wr_id = request.wr_id;
   cqe.qpn = config_.qpn;

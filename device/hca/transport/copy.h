@@ -25,7 +25,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t size) {
     return;
   }
   // The tail is read first: if the ranges overlap, the copy may change it.
-  uint64_t tail;
+  uint64_t tail = 0;
   std::memcpy(&tail, from + size - 8, 8);
   std::memmove(to, from, size - 8);
   std::atomic_thread_fence(std::memory_order_release);

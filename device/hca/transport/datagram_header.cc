@@ -39,7 +39,7 @@ bool is_multicast(const std::array<uint8_t, 16>& gid) {
 }
 
 bool is_zero(const std::array<uint8_t, 16>& gid) {
-  return std::all_of(gid.begin(), gid.end(), [](uint8_t byte) { return byte == 0; });
+  return std::ranges::all_of(gid, [](uint8_t byte) { return byte == 0; });
 }
 
 std::array<std::byte, kGrhBytes> make_grh(const DatagramPath& path, uint32_t payload,

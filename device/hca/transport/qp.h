@@ -204,7 +204,7 @@ class Qp final : public Runnable {
   void complete_oldest();
   void fail_oldest(Verdict verdict);
   void fail_at(uint32_t psn, Verdict verdict);
-  void push_send_cqe(const Request& request, Verdict verdict);
+  void push_send_cqe(const Request& request, Verdict verdict) const;
   void pop_oldest();
   void note_progress();
   void go_back(uint32_t psn);
@@ -281,7 +281,7 @@ class Qp final : public Runnable {
   void stop_sending();
   bool flush_send_queue(Quantum& quantum);
   bool flush_receive_queue(Quantum& quantum);
-  std::byte* record() { return config_.memory.at(config_.db_offset); }
+  std::byte* record() const { return config_.memory.at(config_.db_offset); }
 
   // What each turn and each segment touches comes first.
   Hca& hca_;

@@ -399,7 +399,7 @@ void Qp::send_datagram(Request& request) {
   const kh_wqe_ud& ud = *wqe_.ud;
   const GidEntry* source = hca_.gid(ud.av.sgid_index);
   Gid dgid;
-  std::copy(std::begin(ud.av.dgid), std::end(ud.av.dgid), dgid.begin());
+  std::ranges::copy(ud.av.dgid, dgid.begin());
   if (!source || is_zero(dgid) || ud.dest_qpn > 0xffffff || ud.av.flow_label > 0xfffff) {
     stop_at(request, bad_request(KH_SYN_WQE_AV));
     return;

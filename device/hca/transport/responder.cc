@@ -346,7 +346,7 @@ std::optional<Reply> Qp::find_cell(const Segment& segment, uint32_t right, uint6
 Reply Qp::execute_atomic(const Segment& segment) {
   uint64_t* cell = nullptr;
   if (auto refused = find_cell(segment, KH_ACCESS_REMOTE_ATOMIC, cell)) return *refused;
-  uint64_t found;
+  uint64_t found = 0;
   switch (segment.kind) {
     case SegmentKind::fetch_add:
       found = __atomic_fetch_add(cell, segment.swap_add, __ATOMIC_SEQ_CST);
@@ -357,9 +357,8 @@ Reply Qp::execute_atomic(const Segment& segment) {
                                   __ATOMIC_SEQ_CST);
       break;
     case SegmentKind::masked_fetch_add:
-      found = change_cell(cell, [&](uint64_t old) {
-        return add_fields(old, segment.swap_add, segment.swap_mask);
-      });
+      found = change_cell(
+          cell, [&](uint64_t old) { return add_fields(old, segment.swap_add, segment.swap_mask); });
       break;
     default:
       found = change_cell(cell, [&](uint64_t old) {
@@ -500,8 +499,8 @@ uint32_t Qp::send_answer(const Segment& segment) {
 
 // --- Unreliable connection -------------------------------------------------------------------
 
-// What is dropped gets no answer, and what is executed none either; but inside one process it may be
-// that only a part is taken.
+// What is dropped gets no answer, and what is executed none either; but inside one process it may
+// be that only a part is taken.
 Reply Qp::receive_unreliable(const Segment& segment) {
   auto drop_it = [&]() -> Reply {
     drop();
@@ -531,7 +530,7 @@ Reply Qp::receive_unreliable(const Segment& segment) {
   }
   expected_psn_ = psn_add(segment.psn, segment.npsn);
 
-  uint32_t done = segment.length;
+  uint32_t done = 0;
   if (is_send) {
     Scattered stored{0, {KH_WC_LOC_LEN_ERR, KH_SYN_RECV_LENGTH}};
     if (segment.length <= receive_room_ - receive_done_)
@@ -559,7 +558,8 @@ Reply Qp::receive_unreliable(const Segment& segment) {
     message_.left -= done;
     message_.done += done;
   }
-  if (done < segment.length) [[unlikely]] return accept_some(segment, done);
+  if (done < segment.length) [[unlikely]]
+    return accept_some(segment, done);
   count_received(segment);
   if (!segment.last) return {};
   message_.active = false;

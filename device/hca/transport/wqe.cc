@@ -130,7 +130,7 @@ Verdict decode_wqe(const WqeBuffer& buffer, const WqeLimits& limits, Wqe& wqe) {
     return {};
   }
 
-  uint32_t inline_length;
+  uint32_t inline_length = 0;
   if (datagram) {
     wqe.ud = at<kh_wqe_ud>(buffer, sizeof(kh_wqe_ctrl));
     wqe.rdma = nullptr;

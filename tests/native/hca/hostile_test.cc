@@ -61,7 +61,8 @@ class Nonsense {
 
   void ring() {
     uint32_t context = pick(4);
-    std::memset(host().doorbell_page(context) + pick(KH_DB_SLOTS - 8), 1 + pick(255), pick(8));
+    std::memset(host().doorbell_page(context) + pick(KH_DB_SLOTS - 8),
+                static_cast<int>(1 + pick(255)), pick(8));
     if (pick(2)) rig_.hca(0).wake(pick(20));
     rig_.run();
   }

@@ -23,7 +23,8 @@ int allocations_left = -1;
 bool failed = false;
 
 bool refuse_allocation() {
-  if (allocations_left < 0 || allocations_left-- > 0) return false;
+  if (allocations_left < 0) return false;
+  if (allocations_left-- > 0) return false;
   failed = true;
   return true;
 }

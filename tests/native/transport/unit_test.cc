@@ -54,7 +54,8 @@ TEST(Copy, OverlappingRangesAreCopiedAsIfThroughABuffer) {
       std::vector<std::byte> memory(size + 20), expected;
       for (size_t i = 0; i < memory.size(); ++i)
         memory[i] = std::byte(i * 13);
-      expected.assign(memory.begin() + 10, memory.begin() + 10 + size);
+      const auto first = memory.begin() + 10;
+      expected.assign(first, first + static_cast<std::ptrdiff_t>(size));
       copy_bytes(memory.data() + 10 + shift, memory.data() + 10, size);
       EXPECT_EQ(std::memcmp(memory.data() + 10 + shift, expected.data(), size), 0);
     }

@@ -17,7 +17,7 @@ constexpr PciIdentity identity{0x1234, 0x4b48, 0x1af4, 0x1100, 0x020000, 0x42};
 constexpr std::array<PciBar, 6> bars{
     PciBar{1 << 20, true, false},          {}, PciBar{4096, false, false}, PciBar{},
     PciBar{uint64_t{8} << 30, true, true}, {}};
-constexpr PciMsix msix{33, 2, 0x400, 2, 0x800};
+constexpr PciMsix msix_at{33, 2, 0x400, 2, 0x800};
 
 class PciConfigTest : public testing::Test, public PciConfigEvents {
  public:
@@ -50,7 +50,7 @@ class PciConfigTest : public testing::Test, public PciConfigEvents {
   }
 
   std::vector<std::string> events;
-  PciConfig config{identity, bars, msix, *this};
+  PciConfig config{identity, bars, msix_at, *this};
 };
 
 using Events = std::vector<std::string>;
