@@ -27,7 +27,7 @@ class SharedMemory {
   int fd() const { return fd_.get(); }
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
-  std::span<std::byte> bytes() const { return {data_, size_}; }
+  auto bytes() const { return std::span(data_, size_); }
 
  private:
   SharedMemory(Fd fd, std::byte* data, uint64_t size)

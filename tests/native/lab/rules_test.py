@@ -26,6 +26,24 @@ PROC_OF_IRQ = """\
 [  190.530956]  free_desc+0x89/0x160
 [  190.540000] ---[ end trace 0000000000000000 ]---
 """
+ZERO_PAGE = """\
+[  122.353410] page dumped because: VM_WARN_ON_FOLIO(is_zero_folio(folio))
+[  122.353957] ------------[ cut here ]------------
+[  122.354868] WARNING: CPU: 0 PID: 222 at include/linux/rmap.h:204 folio_add_file_rmap_ptes+0x3ca/0x4d0
+[  122.359981] CPU: 0 UID: 0 PID: 222 Comm: ib_write_bw Tainted: G           O       6.12.117 #1
+[  122.362873]  set_pte_range+0x22d/0x660
+[  122.363059]  finish_fault+0x648/0x1680
+[  122.370000] ---[ end trace 0000000000000000 ]---
+[  122.465000] ------------[ cut here ]------------
+[  122.465922] WARNING: CPU: 0 PID: 222 at mm/memory.c:656 vm_normal_page+0x258/0x320
+[  122.466000]  unmap_page_range+0x1168/0x3880
+[  122.470000] ---[ end trace 0000000000000000 ]---
+[  122.470772] page dumped because: VM_WARN_ON_FOLIO(is_zero_folio(folio))
+[  122.470859] ------------[ cut here ]------------
+[  122.470895] WARNING: CPU: 0 PID: 222 at include/linux/rmap.h:204 folio_remove_rmap_ptes+0x427/0x590
+[  122.472439]  unmap_page_range+0x1168/0x3880
+[  122.473000] ---[ end trace 0000000000000000 ]---
+"""
 MAPPED_TWICE = """\
 [   12.000000] DMA-API: keyhole 0000:01:00.0: cacheline tracking EEXIST, overlapping mappings aren't supported
 [   12.000001] WARNING: CPU: 1 PID: 9 at kernel/dma/debug.c:596 add_dma_entry+0x22a/0x2e0
@@ -61,6 +79,12 @@ class Splats(unittest.TestCase):
         self.assertEqual(splats.found(PROC_OF_IRQ), [])
         self.assertEqual(len(splats.found(PROC_OF_IRQ.replace("Comm: fail_nth", "Comm: rmmod"))), 1)
         self.assertEqual(len(splats.found(PROC_OF_IRQ.replace("unregister_irq_proc", "ib_unregister_device"))), 1)
+
+    def test_the_zero_page_in_place_of_a_page_that_went_away_is_no_fault(self):
+        self.assertEqual(splats.found(ZERO_PAGE), [])
+        self.assertEqual(len(splats.found(ZERO_PAGE.replace("is_zero_folio(folio)", "folio_test_large(folio)"))), 2)
+        self.assertEqual(len(splats.found(ZERO_PAGE.replace("finish_fault", "insert_page"))), 1)
+        self.assertEqual(len(splats.found(ZERO_PAGE.replace("unmap_page_range", "get_user_pages"))), 2)
 
     def test_what_belongs_to_another_report_excuses_none(self):
         head, tail = PROC_OF_IRQ.split("[  190.530497]")
