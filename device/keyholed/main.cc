@@ -50,33 +50,29 @@ class MonotonicClock final : public Clock {
   uint64_t now_ns() override { return read_clock(CLOCK_MONOTONIC); }
 };
 
-// The cores that this thread may run on. It can go to the next one; from there the scheduler is
-// free to move it again.
-class Cores {
- public:
-  Cores() { known_ = sched_getaffinity(0, sizeof(allowed_), &allowed_) == 0; }
+// How many cores this thread may run on; 1 if that cannot be told.
+int count_cores() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
 
-  size_t count() const { return known_ ? static_cast<size_t>(CPU_COUNT(&allowed_)) : 1; }
-
-  void move() const {
-    int here = sched_getcpu();
-    if (count() < 2 || here < 0) return;
-    int next = here;
-    do
-      next = (next + 1) % CPU_SETSIZE;
-    while (!CPU_ISSET(next, &allowed_));
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(next, &one);
-    // Neither is owed to us: where it fails, we stay.
-    sched_setaffinity(0, sizeof(one), &one);
-    sched_setaffinity(0, sizeof(allowed_), &allowed_);
-  }
-
- private:
-  cpu_set_t allowed_{};
-  bool known_ = false;
-};
+// Goes to the next core that is allowed now; from there the scheduler is free to move the thread
+// again. Where that fails, it stays.
+void change_core() {
+  cpu_set_t allowed;
+  int here = sched_getcpu();
+  if (here < 0 || sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+    return;
+  int next = here;
+  do
+    next = (next + 1) % CPU_SETSIZE;
+  while (!CPU_ISSET(next, &allowed));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(next, &one);
+  sched_setaffinity(0, sizeof(one), &one);
+  sched_setaffinity(0, sizeof(allowed), &allowed);
+}
 
 json describe(Adapter& adapter) {
   Hca::Snapshot now = adapter.hca().snapshot();
@@ -132,8 +128,7 @@ class Daemon {
     // The kernel would round naps of some microseconds up to its usual slack of 50.
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     Pace::Options pace_options;
-    const Cores cores;
-    if (!options_.may_spin || cores.count() < 2) pace_options.spins_ns = {0};
+    if (!options_.may_spin || count_cores() < 2) pace_options.spins_ns = {0};
     Pace pace(pace_options);
 
     constexpr uint64_t look_every_ns = 50'000;
@@ -148,7 +143,7 @@ class Daemon {
         pace.worked(now);
         if (moves != pace.moves()) {
           moves = pace.moves();
-          cores.move();
+          change_core();
         }
       }
 

@@ -99,7 +99,9 @@ std::expected<Options, Exit> parse_options(int argc, const char* const* argv) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}))
       ->capture_default_str();
   std::string spin = "auto";
-  app.add_option("--spin", spin, "auto: spin while a core is to spare; never: always nap")
+  app.add_option("--spin", spin,
+                 "auto: spin after work for as long as makes the waits for more shortest; never: "
+                 "always nap")
       ->check(CLI::IsMember({"auto", "never"}))
       ->capture_default_str();
   app.add_option("--contexts", options.contexts,

@@ -16,7 +16,7 @@ void Pace::worked(uint64_t now_ns) {
 uint64_t Pace::idle(uint64_t now_ns) {
   waiting_ = true;
   if (now_ns - last_work_ns_ < options_.spins_ns[in_use_]) return 0;
-  uint64_t nap = std::max(next_nap_ns_, options_.short_nap_ns);
+  uint64_t nap = next_nap_ns_;
   next_nap_ns_ = std::min(nap + nap / 4, options_.long_nap_ns);
   return nap;
 }

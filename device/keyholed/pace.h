@@ -10,7 +10,7 @@
 // the others wait. What tells is how long the waits for work are. So the device measures them while
 // it spins after work for one time, then for another, and stays with what makes them shortest; and
 // from time to time it tries another again, since programs and machines change. A try takes some
-// tens of waits, and costs no more than these.
+// hundreds of waits, and costs no more than these.
 //
 // Where no time of spinning makes the waits shorter than a nap, the guest may wait for this very
 // core while another is idle: a thread that sleeps most of the time is left where it is by some
@@ -69,7 +69,7 @@ class Pace {
 
   Options options_;
   uint64_t last_work_ns_ = 0;
-  uint64_t next_nap_ns_ = 0;
+  uint64_t next_nap_ns_ = options_.short_nap_ns;
   bool waiting_ = false;  // a turn since the last work found none
 
   State state_ = State::measures_chosen;
