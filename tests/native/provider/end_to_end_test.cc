@@ -66,6 +66,22 @@ TEST(EndToEnd, writes_gathered_inline_and_with_immediate) {
   EXPECT_TRUE(t.same(500, 9000, 33));
 }
 
+// Who owns the engine tells by it whether there was work, also when none is left.
+TEST(EndToEnd, turns_are_counted_when_there_was_work_and_only_then) {
+  Pair t;
+  t.rig.run();
+  const std::uint64_t before = t.rig.turns();
+  EXPECT_FALSE(t.rig.turn());
+  EXPECT_EQ(t.rig.turns(), before);
+
+  ibv_sge sge = t.mr_a.sge(0, 8);
+  auto wr = request(IBV_WR_RDMA_WRITE, 1, &sge);
+  wr.wr.rdma = {t.mr_b.addr(0), t.mr_b.mr.rkey};
+  ASSERT_EQ(t.qp_a.post_send(wr), 0);
+  EXPECT_EQ(t.one(t.cq_a).status, IBV_WC_SUCCESS);
+  EXPECT_GT(t.rig.turns(), before);
+}
+
 TEST(EndToEnd, read_scatters_what_it_fetched) {
   Pair t;
   std::array<ibv_sge, 2> sges = {t.mr_a.sge(8000, 100), t.mr_a.sge(9000, 50)};

@@ -83,6 +83,7 @@ class EngineRig {
       station->deliver_wake();
     return rig_.fabric().run();
   }
+  std::uint64_t turns() { return rig_.fabric().turns(); }
 
  private:
   test::Rig rig_;
