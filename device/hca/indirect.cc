@@ -7,6 +7,12 @@
 #include "hca/mkey_table.h"
 
 namespace keyhole {
+namespace {
+
+// Entries that next() looks at before it gives what it has found, which may be a single span.
+constexpr uint64_t kLooks = 128;
+
+}  // namespace
 
 void EntryTable::clear(uint32_t repeat_count) {
   entries.clear();
@@ -111,7 +117,8 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
     reason_ = KH_SYN_KEY_MEMORY;
     return found;
   }
-  while (found.spans < room && found.bytes < max) {
+  uint64_t looks = 0;
+  while (found.spans < room && found.bytes < max && looks < kLooks) {
     while (levels_[depth_ - 1].left == 0)
       --depth_;
     Level& level = levels_[depth_ - 1];
@@ -120,11 +127,11 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
     uint32_t last = index;
     uint64_t into = level.into;
     uint64_t level_left = level.left;
-    uint64_t looked_at = 1;
+    ++looks;
     bool stuck = false;
 
     // Entries of direct keys, one after the other, and nothing is kept of one for the next.
-    while (found.spans < room && found.bytes < max && level_left > 0) {
+    while (found.spans < room && found.bytes < max && level_left > 0 && looks <= kLooks) {
       const EntryTable::Entry& entry = table.entries[index];
       const uint64_t addr = table.addr(index, level.round) + into;
       const uint64_t rest = entry.length - into;
@@ -149,14 +156,13 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
       into += span.size;
       if (span.size == rest) {
         into = 0;
-        ++looked_at;
+        ++looks;
         table.step(index, level.round);
       }
     }
     level.entry = index;
     level.into = into;
     level.left = level_left;
-    walked_entries += looked_at;
     entry_ended_ = into == 0 || level_left == 0;
     if (depth_ == 1) index_ = table.number(last);
     if (!stuck) continue;
@@ -165,6 +171,7 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
     if (depth_ == 1) index_ = table.number(index);
     if (!descend(level)) break;
   }
+  walked_entries += looks;
   left_ -= found.bytes;
   return found;
 }

@@ -32,6 +32,16 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t size) {
   std::memcpy(to + size - 8, &tail, 8);
 }
 
+// Pieces of at least this many bytes are copied with an eye on what comes after them.
+inline constexpr size_t kPieceAhead = 512;
+
+// Copies `size` bytes and meanwhile brings the first `ahead` bytes at `next_from`, to be read, and
+// at `next_to`, to be written, into the cache; either may be null. The processor's own prefetching
+// follows a stream to the end of its page and no further, so what lies in scattered pages it
+// has to wait for at each one's beginning.
+void copy_ahead(std::byte* to, const std::byte* from, size_t size, std::byte* next_to,
+                const std::byte* next_from, size_t ahead);
+
 // A place in a list of spans.
 class SpanCursor {
  public:
@@ -61,8 +71,8 @@ class SpanCursor {
     left_ = {};
     while (next_ != end_ && left_.size == 0)
       left_ = *next_++;
-    // Lists of pages: the processor does not see by itself where the next one is.
-    if (next_ != end_) {
+    // Of a short piece all is read before the next one can be asked for line by line.
+    if (next_ != end_ && left_.size < kPieceAhead) {
       for (size_t line = 0; line < 4; ++line)
         __builtin_prefetch(next_->host + 64 * line);
     }
@@ -77,20 +87,29 @@ class SpanCursor {
 // are written last.
 inline size_t copy_spans(std::span<const HostSpan> to, SpanCursor& from) {
   size_t total = 0;
-  for (const HostSpan& span : to) {
+  for (size_t i = 0; i < to.size() && !from.done(); ++i) {
+    const HostSpan& span = to[i];
     size_t done = 0;
     while (done < span.size && !from.done()) {
-      size_t step = std::min<uint64_t>(span.size - done, from.size());
+      const size_t step = std::min<uint64_t>(span.size - done, from.size());
+      std::byte* target = span.host + done;
       const std::byte* source = from.data();
       from.advance(step);
-      if (from.done() || (done + step == span.size && &span == &to.back()))
-        copy_bytes(span.host + done, source, step);
-      else
-        std::memmove(span.host + done, source, step);
       done += step;
+      const bool full = done == span.size;
+      if (from.done() || (full && i + 1 == to.size())) {
+        copy_bytes(target, source, step);
+      } else if (step < kPieceAhead) {
+        std::memmove(target, source, step);
+      } else {
+        // Of the two sides those that go on elsewhere.
+        const HostSpan next = full ? to[i + 1] : HostSpan{target + step, span.size - done};
+        copy_ahead(target, source, step, next.host != target + step ? next.host : nullptr,
+                   from.data() != source + step ? from.data() : nullptr,
+                   std::min<uint64_t>(next.size, from.size()));
+      }
     }
     total += done;
-    if (from.done()) break;
   }
   return total;
 }

@@ -281,7 +281,7 @@ Reply Qp::execute_write(const Segment& segment) {
   if (!place) [[unlikely]]
     return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place.error());
   SpanCursor from(segment.payload);
-  auto stored = store_some(*place, from, segment.length, 1u << mtu_shift_);
+  auto stored = store(*place, from, segment.length, StoreLimit::from_now(1u << mtu_shift_));
   if (!stored) [[unlikely]]
     return refuse(Answer::access_error, KH_EV_QP_ACCESS_ERR, place->why(KH_SYN_REMOTE_KEY));
   message_.addr += *stored;
@@ -550,7 +550,7 @@ Reply Qp::receive_unreliable(const Segment& segment) {
                                      KH_ACCESS_REMOTE_WRITE, who_);
     if (!place) return drop_it();
     SpanCursor from(segment.payload);
-    auto stored = store_some(*place, from, segment.length, 1u << mtu_shift_);
+    auto stored = store(*place, from, segment.length, StoreLimit::from_now(1u << mtu_shift_));
     if (!stored) return drop_it();
     done = *stored;
     message_.active = true;

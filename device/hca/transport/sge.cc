@@ -97,17 +97,40 @@ class Collector {
 
 }  // namespace
 
-bool store_in_entries(MemoryCursor& to, SpanCursor& from, uint64_t length) {
-  while (length > 0 && to.left() > 0 && !from.done()) {
-    constexpr size_t kAtOnce = 64;
-    HostSpan spans[kAtOnce];
-    const Found found = to.next(spans, kAtOnce, length);
+std::optional<uint32_t> store_in_pieces(MemoryCursor& to, HostSpan first, SpanCursor& from,
+                                        uint32_t length, const StoreLimit& limit) {
+  // Many at once: who copies one wants to know the next.
+  constexpr size_t kAtOnce = 64;
+  HostSpan spans[kAtOnce];
+  uint32_t done = 0;
+  while (done < length) {
+    Found found{0, 0};
+    if (to.indirect()) {
+      uint32_t most = length - done;
+      if (walked_entries >= limit.entries) {
+        if (limit.reached(done)) break;
+        most = std::min(most, limit.unit - ((limit.before + done) & (limit.unit - 1)));
+      }
+      found = to.next(spans, kAtOnce, most);
+    } else {
+      if (first) {
+        spans[found.spans++] = first;
+        found.bytes = first.size;
+        first = {};
+      }
+      while (found.spans < kAtOnce && found.bytes < length - done) {
+        spans[found.spans] = to.next(length - done - found.bytes);
+        if (!spans[found.spans]) [[unlikely]]
+          break;
+        found.bytes += spans[found.spans++].size;
+      }
+    }
     if (found.spans == 0) [[unlikely]]
-      return false;
+      return std::nullopt;
     copy_spans({spans, found.spans}, from);
-    length -= found.bytes;
+    done += static_cast<uint32_t>(found.bytes);
   }
-  return true;
+  return done;
 }
 
 Gathered gather(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
@@ -148,32 +171,27 @@ Gathered gather(MemoryCursor& from, uint32_t length, uint32_t unit, Spans& spans
 
 Scattered scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
                   uint64_t offset, uint32_t length, uint32_t unit, SpanCursor from) {
-  const uint64_t limit = walked_entries + kEntriesAtOnce;
-  uint32_t done = 0;
+  StoreLimit limit = StoreLimit::from_now(unit);
   for (const kh_sge& entry : entries) {
+    const uint32_t done = limit.before;
     if (done == length) break;
     if (offset >= entry.length) {
       offset -= entry.length;
       continue;
     }
-    auto part = static_cast<uint32_t>(std::min<uint64_t>(entry.length - offset, length - done));
+    const auto part =
+        static_cast<uint32_t>(std::min<uint64_t>(entry.length - offset, length - done));
     auto cursor = mkeys.local(entry.lkey, entry.addr + offset, part, true, who);
     if (!cursor) [[unlikely]]
       return {done, local_protection(cursor.error())};
     offset = 0;
-    while (part > 0) {
-      // Of an indirect key one packet at a time.
-      const uint32_t step = cursor->indirect() ? std::min(part, unit - (done & (unit - 1))) : part;
-      if (!store(*cursor, from, step)) [[unlikely]]
-        return {done, local_protection(cursor->why(KH_SYN_LOCAL_KEY))};
-      done += step;
-      part -= step;
-      if (cursor->indirect() && walked_entries >= limit && done < length &&
-          (done & (unit - 1)) == 0)
-        return {done, {}};
-    }
+    const auto stored = store(*cursor, from, part, limit);
+    if (!stored) [[unlikely]]
+      return {done, local_protection(cursor->why(KH_SYN_LOCAL_KEY))};
+    limit.before += *stored;
+    if (*stored < part) break;
   }
-  return {done, {}};
+  return {limit.before, {}};
 }
 
 }  // namespace keyhole

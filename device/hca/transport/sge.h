@@ -80,42 +80,42 @@ struct Scattered {
 Scattered scatter(MkeyTable& mkeys, const KeyUser& who, std::span<const kh_sge> entries,
                   uint64_t offset, uint32_t length, uint32_t unit, SpanCursor from);
 
-// Of store(), where entries of an indirect key come many at a time.
-bool store_in_entries(MemoryCursor& to, SpanCursor& from, uint64_t length);
+// Bytes on their way into indirect keys: how many entries they may still have looked at.
+struct StoreLimit {
+  uint64_t entries;  // of walked_entries
+  uint32_t unit;     // what is stored ends at a multiple of this, when they run out
+  uint32_t before;   // bytes stored so far, if it is not from here that they count
 
-// Stores bytes that come from `from` behind a checked key, all that the cursor has left but at most
-// `length`. False: some of the memory is not there; the cursor says why.
-inline bool store(MemoryCursor& to, SpanCursor& from, uint64_t length) {
-  if (to.indirect()) [[unlikely]]
-    return store_in_entries(to, from, length);
-  while (length > 0 && to.left() > 0 && !from.done()) {
-    // From many pieces into one.
-    HostSpan span = to.next(length);
-    if (!span) [[unlikely]]
-      return false;
-    copy_spans({&span, 1}, from);
-    length -= span.size;
+  static StoreLimit from_now(uint32_t unit) { return {walked_entries + kEntriesAtOnce, unit, 0}; }
+  // Whether it ends behind so many bytes.
+  bool reached(uint32_t bytes) const {
+    return walked_entries >= entries && ((before + bytes) & (unit - 1)) == 0;
   }
-  return true;
-}
+};
 
-// As store(), but may stop at a multiple of `unit` when an indirect key makes it long. The bytes
-// stored; none: as above.
-inline std::optional<uint32_t> store_some(MemoryCursor& to, SpanCursor& from, uint32_t length,
-                                          uint32_t unit) {
+// Of store(), where the bytes behind the key come in many pieces.
+std::optional<uint32_t> store_in_pieces(MemoryCursor& to, HostSpan first, SpanCursor& from,
+                                        uint32_t length, const StoreLimit& limit);
+
+// Stores bytes that come from `from` behind a checked key: `length` of them, which the key and the
+// cursor have, or fewer when an indirect key makes it long. The bytes stored; none: some of the
+// memory is not there, and the cursor says why.
+inline std::optional<uint32_t> store(MemoryCursor& to, SpanCursor& from, uint32_t length,
+                                     const StoreLimit& limit) {
+  if (length == 0) [[unlikely]]
+    return 0;
+  HostSpan span;
   if (!to.indirect()) [[likely]] {
-    if (!store(to, from, length)) [[unlikely]]
+    span = to.next(length);
+    if (!span) [[unlikely]]
       return std::nullopt;
-    return length;
+    if (span.size == length) [[likely]] {
+      // From many pieces into one.
+      copy_spans({&span, 1}, from);
+      return length;
+    }
   }
-  const uint64_t limit = walked_entries + kEntriesAtOnce;
-  uint32_t done = 0;
-  while (done < length && (done == 0 || walked_entries < limit)) {
-    const uint32_t part = std::min(length - done, unit);
-    if (!store(to, from, part)) return std::nullopt;
-    done += part;
-  }
-  return done;
+  return store_in_pieces(to, span, from, length, limit);
 }
 
 constexpr Verdict local_protection(uint32_t syndrome) { return {KH_WC_LOC_PROT_ERR, syndrome}; }

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <random>
+#include <span>
 #include <vector>
 
 #include "hca/transport/copy.h"
@@ -45,6 +48,77 @@ TEST(Copy, CutsAndJoinsSpansOfAnySize) {
     SpanCursor cursor(sources);
     EXPECT_EQ(copy_spans(targets, cursor), 1000u);
     EXPECT_EQ(from, to);
+  }
+}
+
+// Pieces long enough to be copied with an eye on the next, on either side, in order and not.
+TEST(Copy, CopiesLongPiecesFromAndToAnywhere) {
+  std::mt19937 random(7);
+  constexpr size_t kSize = size_t{1} << 16;
+  std::vector<std::byte> from(kSize), to(kSize);
+  for (size_t i = 0; i < kSize; ++i)
+    from[i] = std::byte(random());
+  // All of a buffer, in pieces of about `piece` bytes, shuffled if wanted.
+  auto cut = [&](std::vector<std::byte>& buffer, size_t piece, bool shuffled) {
+    std::vector<HostSpan> spans;
+    for (size_t at = 0; at < kSize;) {
+      const size_t size = std::min(kSize - at, piece + random() % 300);
+      spans.push_back({buffer.data() + at, size});
+      at += size;
+    }
+    if (shuffled) std::shuffle(spans.begin(), spans.end(), random);
+    return spans;
+  };
+  auto bytes = [](std::span<const HostSpan> spans) {
+    std::vector<std::byte> all;
+    for (const HostSpan& span : spans)
+      all.insert(all.end(), span.host, span.host + span.size);
+    return all;
+  };
+  for (size_t source_piece : {100, 512, 1000, 4096, 20000}) {
+    for (size_t target_piece : {100, 512, 1000, 4096, 20000}) {
+      for (int shuffled = 0; shuffled < 4; ++shuffled) {
+        std::fill(to.begin(), to.end(), std::byte{0});
+        const auto sources = cut(from, source_piece, shuffled & 1);
+        const auto targets = cut(to, target_piece, shuffled & 2);
+        SpanCursor cursor(sources);
+        EXPECT_EQ(copy_spans(targets, cursor), kSize);
+        EXPECT_EQ(bytes(sources), bytes(targets)) << source_piece << " " << target_piece;
+      }
+    }
+  }
+}
+
+TEST(Copy, LooksAheadWithoutChangingWhatIsAhead) {
+  for (size_t size : {512, 639, 640, 4096, 4097}) {
+    for (size_t ahead : {size_t{0}, size_t{127}, size_t{128}, size_t{1000}, size}) {
+      std::vector<std::byte> from(size), to(size + 1), next(ahead, std::byte{3}),
+          expected(ahead, std::byte{3});
+      for (size_t i = 0; i < size; ++i)
+        from[i] = std::byte(i * 11);
+      std::byte* const some = next.data();
+      for (int which = 0; which < 4; ++which) {
+        std::fill(to.begin(), to.end(), std::byte{0});
+        copy_ahead(to.data(), from.data(), size, which & 1 ? some : nullptr,
+                   which & 2 ? some : nullptr, ahead);
+        EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin())) << size << " " << ahead;
+        EXPECT_EQ(to[size], std::byte{0});
+        EXPECT_EQ(next, expected);
+      }
+    }
+  }
+}
+
+TEST(Copy, OverlappingPiecesAreCopiedAsIfThroughABufferToo) {
+  constexpr size_t kSize = 4096;
+  for (int shift : {-4095, -100, -1, 0, 1, 100, 4095}) {
+    std::vector<std::byte> memory(3 * kSize), next(kSize);
+    for (size_t i = 0; i < memory.size(); ++i)
+      memory[i] = std::byte(i * 13 + i / 256);
+    std::byte* const from = memory.data() + kSize;
+    const std::vector<std::byte> expected(from, from + kSize);
+    copy_ahead(from + shift, from, kSize, next.data(), next.data(), kSize);
+    EXPECT_EQ(std::memcmp(from + shift, expected.data(), kSize), 0) << shift;
   }
 }
 
