@@ -6,8 +6,8 @@
 //
 // For bandwidth what matters is how little is added to the copy itself. write_to_memcpy takes turns
 // between the two on the same buffers, each timed by the thread's CPU clock, and its counter
-// "ratio" is the WRITEs' bandwidth as a part of memcpy's. The two that compare an indirect mkey with
-// what it replaces do likewise: wanted are ratios of 0.85 (write_indirect_to_direct) and 3
+// "ratio" is the WRITEs' bandwidth as a part of memcpy's. The two that compare an indirect mkey
+// with what it replaces do likewise: wanted are ratios of 0.85 (write_indirect_to_direct) and 3
 // (write_gathered_to_each).
 
 #include <benchmark/benchmark.h>
@@ -49,10 +49,11 @@ struct Bench {
   }
 
   // Lets the engine work until so many completions were polled; any error ends the run.
-  void finish(unsigned count) {
+  void finish(unsigned count) { finish(count, cq_a); }
+  void finish(unsigned count, EngineCq& cq) {
     while (count) {
       rig.turn();
-      const int polled = ibv_poll_cq(cq_a.ibv(), kBatch, wcs.data());
+      const int polled = ibv_poll_cq(cq.ibv(), kBatch, wcs.data());
       for (int i = 0; i < polled; i++) {
         if (wcs[i].status == IBV_WC_SUCCESS) continue;
         std::fprintf(stderr, "completion with status %d, syndrome %#x\n", wcs[i].status,
@@ -318,37 +319,43 @@ void write_to_memcpy(benchmark::State& state) {
 }
 BENCHMARK(write_to_memcpy)->Arg(1 << 20)->Arg(1 << 16);
 
-// A WRITE through an indirect mkey of 4 KiB entries against one through the direct key of as many
-// bytes, on the same memory. "ratio": bandwidth, indirect to direct. With the entries in order the
-// copy has the same way to go, and the ratio is what indirection costs; when they are scattered the
-// processor's prefetching suffers too, as it does wherever buffers are not in order.
+// A WRITE from ("remote" 0) or to (1) an indirect mkey of 4 KiB entries against one between direct
+// keys of as many bytes, on the same memory. "ratio": bandwidth, indirect to direct. With the
+// entries in order the copy has the same way to go, and the ratio is what looking at them costs;
+// when they are scattered the processor's prefetching ends with each of them.
 void write_indirect_to_direct(benchmark::State& state) {
   constexpr int turn = 8;
   constexpr unsigned piece = 4096;
   const auto size = static_cast<unsigned>(state.range(0));
   const unsigned count = size / piece;
   const unsigned step = state.range(1) ? 7 : 1;  // 7 divides no power of 2
+  const bool remote = state.range(2);
   Bench t;
-  EngineMkey mkey(t.a, count);
-  EngineKlmList klm_list(t.a, count);
+  Station& owner = remote ? t.b : t.a;
+  EngineMr& memory = remote ? t.mr_b : t.mr_a;
+  EngineMkey mkey(owner, count, kAllAccess & ~KH_ACCESS_MW_BIND);
+  EngineKlmList klm_list(owner, count);
   std::vector<ibv_sge> list;
   for (unsigned i = 0; i < count; i++)
-    list.push_back(t.mr_a.sge(i * step % count * piece, piece));
-  keyholedv_send_wr wr{};
-  wr.opcode = KEYHOLEDV_WR_FILL;
-  wr.send_flags = IBV_SEND_SIGNALED;
-  wr.fill = fill_of(mkey, list);
-  wr.fill.klm_list = &klm_list.dv;
-  must(t.qp_a.post_dv(wr));
-  t.finish(1);
+    list.push_back(memory.sge(i * step % count * piece, piece));
+  keyholedv_send_wr fill{};
+  fill.opcode = KEYHOLEDV_WR_FILL;
+  fill.send_flags = IBV_SEND_SIGNALED;
+  fill.fill = fill_of(mkey, list);
+  fill.fill.klm_list = &klm_list.dv;
+  must((remote ? t.qp_b : t.qp_a).post_dv(fill));
+  t.finish(1, remote ? t.cq_b : t.cq_a);
 
-  ibv_sge direct = t.mr_a.sge(0, size), indirect{.addr = 0, .length = size, .lkey = mkey.dv.lkey};
+  ibv_sge direct = t.mr_a.sge(0, size);
+  ibv_sge from = remote ? direct : ibv_sge{.addr = 0, .length = size, .lkey = mkey.dv.lkey};
+  ibv_send_wr writes[2] = {t.write(&direct), t.write(&from)};
+  if (remote) writes[1].wr.rdma = {.remote_addr = 0, .rkey = mkey.dv.rkey};
   double seconds[2] = {0, 0};
   for (auto _ : state) {
     for (int which = 0; which < 2; which++) {
       const double start = cpu_seconds();
       for (int i = 0; i < turn; i++) {
-        must(t.qp_a.post_send(t.write(which ? &indirect : &direct)));
+        must(t.qp_a.post_send(writes[which]));
         t.finish(1);
       }
       seconds[which] += cpu_seconds() - start;
@@ -359,8 +366,8 @@ void write_indirect_to_direct(benchmark::State& state) {
       1e-9 * static_cast<double>(state.iterations()) * turn * size / seconds[1];
 }
 BENCHMARK(write_indirect_to_direct)
-    ->ArgNames({"size", "scattered"})
-    ->ArgsProduct({{1 << 20, 1 << 16}, {0, 1}});
+    ->ArgNames({"size", "scattered", "remote"})
+    ->ArgsProduct({{1 << 20, 1 << 16}, {0, 1}, {0, 1}});
 
 // Pieces of 64 bytes, one WRITE of all of them through one mkey against a WRITE for each, as many
 // in the queue at once and the last one signaled. "ratio": how much faster the mkey is.
