@@ -19,4 +19,5 @@ if __name__ == "__main__":
     pyverbs = () if everything else PYVERBS
     sys.exit(guest.run_programs(
         "kunit.py", "fail_nth.py --all" if everything else "fail_nth.py", "random_uverbs.py", "cycles.py", "checks.py",
-        "mkey_objects.py", " ".join(["pyverbs_table.py", *pyverbs]), "lifecycle.py", "main_job.py"))
+        "mkey_objects.py", "resource_numbers.py", " ".join(["pyverbs_table.py", *pyverbs]), "lifecycle.py", "main_job.py",
+        *(["lifecycle.py dead_keyholed"] if everything else [])))
