@@ -249,7 +249,9 @@ class Session:
             self.keyholed.wait()
         keep(self.place.directory / "console", self.console_log)
         dmesg = self.place.directory / "dmesg"
-        text = dmesg.read_text(errors="replace") if dmesg.exists() else ""
+        # A test that starts the guest anew leaves the log of each life before the last.
+        logs = [*sorted(self.place.directory.glob("dmesg-*")), dmesg] if dmesg.exists() else []
+        text = "".join(path.read_text(errors="replace") for path in logs)
         suites = [json.loads(path.read_text()) for path in sorted(self.place.directory.glob("results-*.json"))]
         if self.name.startswith("test-"):
             coverage.keep(self.place.directory / "gcov", self.name)

@@ -209,11 +209,16 @@ def record(suite, passed, failed, skipped=0, note=""):
 
 
 def run_programs(*names):
-    """Runs programs of this folder one after the other, whatever becomes of each; 1 if one failed."""
+    """Runs programs of this folder one after the other, whatever becomes of each; 1 if one failed.
+
+    One of them may start the guest anew: then it is that one that goes on."""
     here = pathlib.Path(__file__).parent
-    status = 0
-    for name in names:
+    place = SHARED / "programs.json"
+    first, status = json.loads(place.read_text()) if place.exists() else (0, 0)
+    for index, name in list(enumerate(names))[first:]:
+        place.write_text(json.dumps([index, status]))
         print(f"---- {name}", flush=True)
         program, *arguments = name.split()
         status |= subprocess.run([sys.executable, str(here / program), *arguments], stdin=subprocess.DEVNULL).returncode != 0
+    place.unlink()
     return int(status)

@@ -12,7 +12,7 @@ import sys
 import guest
 
 ALL = ("checks.py", "mkey_objects.py", "resource_numbers.py", "man_examples.py", "other_provider.py", "pyverbs_table.py",
-       "lifecycle.py", "main_job.py")
+       "pressure.py", "lifecycle.py", "reboot.py", "main_job.py", "lifecycle.py dead_keyholed")
 PYVERBS = ("AHTest", "test_cqex.CQEXAPITest", "DeviceTest", "test_mr.MRTest", "MWTest", "QPTest")
 BRIEF = ("checks.py", "mkey_objects.py", " ".join(["pyverbs_table.py", *PYVERBS]), "main_job.py")
 

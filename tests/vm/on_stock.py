@@ -9,4 +9,4 @@ import guest
 if __name__ == "__main__":
     sys.exit(guest.run_programs(
         "checks.py", "no_system_calls.py", "mkey_objects.py", "resource_numbers.py", "man_examples.py", "other_provider.py",
-        "pyverbs_table.py", "cycles.py", "lifecycle.py", "main_job.py", "lifecycle.py dead_keyholed"))
+        "pyverbs_table.py", "cycles.py", "pressure.py", "lifecycle.py", "reboot.py", "main_job.py", "lifecycle.py dead_keyholed"))
