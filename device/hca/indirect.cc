@@ -118,6 +118,9 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
     return found;
   }
   uint64_t looks = 0;
+  // Entries mostly name one key, and in this call no key changes.
+  const Mkey* mkey = nullptr;
+  uint32_t known = 0;  // whose rights have been checked; no key is 0
   while (found.spans < room && found.bytes < max && looks < kLooks) {
     while (levels_[depth_ - 1].left == 0)
       --depth_;
@@ -130,14 +133,17 @@ Found KeyWalk::next(HostSpan* to, size_t room, uint64_t max, uint64_t left) {
     ++looks;
     bool stuck = false;
 
-    // Entries of direct keys, one after the other, and nothing is kept of one for the next.
+    // Entries of direct keys, one after the other.
     while (found.spans < room && found.bytes < max && level_left > 0 && looks <= kLooks) {
       const EntryTable::Entry& entry = table.entries[index];
       const uint64_t addr = table.addr(index, level.round) + into;
       const uint64_t rest = entry.length - into;
       const uint64_t bytes = std::min(rest, level_left);
-      const Mkey* mkey = keys_.find(entry.key);
-      stuck = !MkeyTable::plain_entry(mkey, addr, bytes, write_, pdn_);
+      if (entry.key != known) {
+        mkey = keys_.find(entry.key);
+        known = MkeyTable::plain_key(mkey, write_, pdn_) ? entry.key : 0;
+      }
+      stuck = known == 0 || !MkeyTable::holds(*mkey, addr, bytes);
       if (stuck) [[unlikely]]
         break;
       HostSpan span = mkey->pages.span(mkey->offset + (addr - mkey->start),

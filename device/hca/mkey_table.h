@@ -282,8 +282,11 @@ class MkeyTable {
   // The common case: nothing is wrong and the key is a direct one.
   static bool plain_entry(const Mkey* mkey, uint64_t addr, uint64_t length, bool write,
                           uint32_t pdn) {
+    return plain_key(mkey, write, pdn) && holds(*mkey, addr, length);
+  }
+  static bool plain_key(const Mkey* mkey, bool write, uint32_t pdn) {
     return mkey && mkey->valid && mkey->kind == MkeyKind::direct && mkey->pdn == pdn &&
-           (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE)) && holds(*mkey, addr, length);
+           (!write || (mkey->access & KH_ACCESS_LOCAL_WRITE));
   }
   uint32_t entry_fault_slowly(const Mkey* mkey, uint32_t key, uint64_t addr, uint64_t length,
                               bool write, uint32_t pdn) const;
