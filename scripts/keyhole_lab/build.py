@@ -14,12 +14,13 @@ RDMA_CORE = "/usr/src/rdma-core"
 MODULE_FOLDERS = ("Kbuild", "kernel", "uapi")
 GUEST_FOLDERS = ("device", "userspace", "examples", "Documentation/man", "tests/vm")  # what a VM needs
 VARIANTS = {
-    "plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],
+    # What is installed is compiled source by source, as for a user.
+    "plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DKEYHOLE_UNITY_TESTS=ON"],
     "asan": ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1",
              "-DKEYHOLE_SANITIZE=address,undefined",
              # Several sources to a compilation: a third of the time, most of which goes into headers.
              "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
-    "bookworm/plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"],  # in the other root, a place of its own
+    "bookworm/plain": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DKEYHOLE_UNITY_TESTS=ON"],  # in the other root, a place of its own
     "fuzz": ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
              "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g1", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1",
              "-DKEYHOLE_FUZZ=ON", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"],
