@@ -102,8 +102,11 @@ int write_to(const std::string& path, const std::string& text) {
 // The driver's own life, and what an administrator does to its network device.
 std::vector<guest::Verb> driver_rows(const std::string& address, const std::string& netdev) {
   const std::string driver = "/sys/bus/pci/drivers/keyhole/";
-  const auto is_bound = [driver, address] { return access((driver + address).c_str(), F_OK) == 0; };
-  const auto unbind = [=] { return is_bound() ? write_to(driver + "unbind", address) : 0; };
+  const auto unbind = [=] {
+    // Nothing to do where it is not bound; a failure to look may be the one that was asked for.
+    if (access((driver + address).c_str(), F_OK) != 0) return errno == ENOENT ? 0 : errno;
+    return write_to(driver + "unbind", address);
+  };
   const auto bind = [=] { return write_to(driver + "bind", address); };
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const auto request = [fd, netdev](unsigned long what, auto set) {
