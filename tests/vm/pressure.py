@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Memory is short: a process takes nearly all of it, lets a little go and takes it again.
+"""Memory is short: a process takes all of it until the kernel ends it, and then another one does.
 
-Meanwhile objects of every kind are made and unmade, and thousands of one kind, and windows carry traffic. Each program succeeds or says that there is no memory;
-when there is some again, the devices hold what they held before, and work.
+Meanwhile objects of every kind are made and unmade, and thousands of one kind, and windows carry traffic. Each program
+succeeds or says that there is no memory; when there is some again, the devices hold what they held before, and work.
 
   pressure.py
   pressure.py hog     the process that takes memory: until it is killed
@@ -19,9 +19,9 @@ import guest
 from lifecycle import two, works
 
 SECONDS = 10
-FLOOR = 24 << 20     # what is left
+LITTLE = 16 << 20    # from here on it takes its time
 CHUNK = 2 << 20
-PULSE = 16           # chunks that are let go and taken again
+PAUSE = 0.1          # seconds between chunks then
 NO_MEMORY = "Cannot allocate memory"
 
 
@@ -33,21 +33,30 @@ def available():
     raise AssertionError("the kernel does not say how much memory is available")
 
 
+def stalls():
+    """How often somebody had to free memory before he got some."""
+    with open("/proc/vmstat") as file:
+        return sum(int(number) for name, number in map(str.split, file) if name.startswith("allocstall"))
+
+
+def end_me(score):
+    """How gladly the kernel ends this process, and those that it starts, when it has to end one: -1000 to 1000."""
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write(str(score))
+
+
 def hog():
-    with open("/proc/self/oom_score_adj", "w") as file:  # when the kernel has to end a process, then this one
-        file.write("1000")
-    chunks, told = collections.deque(), False
+    end_me(1000)
+    chunks, told = [], False
     while True:
-        while available() > FLOOR + CHUNK:
-            chunk = mmap.mmap(-1, CHUNK)
-            chunk.write(b"\x55" * CHUNK)
-            chunks.append(chunk)
-        if not told:
-            print("short", flush=True)
-            told = True
-        time.sleep(0.3)
-        for _ in range(min(PULSE, len(chunks) - 1)):
-            chunks.popleft().close()
+        if available() < LITTLE:
+            if not told:
+                print("short", flush=True)
+                told = True
+            time.sleep(PAUSE)
+        # Of private memory, as the kernel frees shared memory only when the process has gone, and ends another meanwhile.
+        chunks.append(mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        chunks[-1].write(b"\x55" * CHUNK)
 
 
 class Shortage:
@@ -81,10 +90,11 @@ def programs():
 
 
 def main():
+    end_me(-500)
     before, tally = guest.device_holds(), collections.Counter()
     commands = {name: ([str(word) for word in command], said) for name, (command, said) in programs().items()}
     failed = 0
-    shortage = Shortage()
+    shortage, stalled = Shortage(), stalls()
     try:
         end = time.monotonic() + SECONDS * guest.PATIENCE
         while time.monotonic() < end:
@@ -98,6 +108,8 @@ def main():
                     tally[f"{name}, for want of memory not"] += 1
                 else:
                     raise AssertionError(f"{name}: status {done.returncode}, {done.stdout[-2000:]}")
+        stalled = stalls() - stalled
+        assert stalled or shortage.ended or len(tally) > len(commands), "memory was never short"
     except (AssertionError, OSError, subprocess.SubprocessError) as error:
         print(f"FAIL: {error}", flush=True)
         failed = 1
@@ -109,7 +121,8 @@ def main():
     except (AssertionError, OSError, subprocess.SubprocessError) as error:
         print(f"FAIL: {error}", flush=True)
         failed = 1
-    print(f"while memory was short: {dict(tally)}; {shortage.ended} times a hog was ended", flush=True)
+    print(f"while memory was short: {dict(tally)}; {stalled} times an allocation had to wait, "
+          f"{shortage.ended} times a hog was ended", flush=True)
     guest.record("memory pressure", 1 - failed, failed)
     return failed
 
