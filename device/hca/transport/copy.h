@@ -35,12 +35,17 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t size) {
 // Pieces of at least this many bytes are copied with an eye on what comes after them.
 inline constexpr size_t kPieceAhead = 512;
 
-// Copies `size` bytes and meanwhile brings the first `ahead` bytes at `next_from`, to be read, and
-// at `next_to`, to be written, into the cache; either may be null. The processor's own prefetching
-// follows a stream to the end of its page and no further, so what lies in scattered pages it
-// has to wait for at each one's beginning.
-void copy_ahead(std::byte* to, const std::byte* from, size_t size, std::byte* next_to,
-                const std::byte* next_from, size_t ahead);
+// Copies `size` bytes and meanwhile brings what is at `next_from`, to be read, and at `next_to`, to
+// be written, into the cache; either may be null. The processor's own prefetching follows a stream
+// to the end of its page and no further, so what lies in scattered pages it has to wait for at each
+// one's beginning.
+void copy_ahead(std::byte* to, const std::byte* from, size_t size, HostSpan next_to,
+                HostSpan next_from);
+
+// Of what comes next, that to bring into the cache: few bytes are soon over.
+inline HostSpan worth_asking_for(HostSpan next, HostSpan after) {
+  return next.size < kPieceAhead && after.size > next.size ? after : next;
+}
 
 // A place in a list of spans.
 class SpanCursor {
@@ -52,6 +57,8 @@ class SpanCursor {
   bool done() const { return left_.size == 0; }
   std::byte* data() const { return left_.host; }
   size_t size() const { return left_.size; }
+  // What to bring into the cache before it is here.
+  HostSpan ahead() const { return worth_asking_for(left_, next_ != end_ ? *next_ : HostSpan{}); }
 
   void advance(size_t n) {
     left_.host += n;
@@ -102,11 +109,13 @@ inline size_t copy_spans(std::span<const HostSpan> to, SpanCursor& from) {
       } else if (step < kPieceAhead) {
         std::memmove(target, source, step);
       } else {
-        // Of the two sides those that go on elsewhere.
-        const HostSpan next = full ? to[i + 1] : HostSpan{target + step, span.size - done};
-        copy_ahead(target, source, step, next.host != target + step ? next.host : nullptr,
-                   from.data() != source + step ? from.data() : nullptr,
-                   std::min<uint64_t>(next.size, from.size()));
+        HostSpan next_to{target + step, span.size - done};
+        if (full) next_to = worth_asking_for(to[i + 1], i + 2 < to.size() ? to[i + 2] : HostSpan{});
+        HostSpan next_from = from.ahead();
+        // What goes on where it is the processor sees by itself, and is better not disturbed.
+        if (next_to.host == target + step) next_to = {};
+        if (next_from.host == source + step) next_from = {};
+        copy_ahead(target, source, step, next_to, next_from);
       }
     }
     total += done;

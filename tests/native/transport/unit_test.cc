@@ -90,20 +90,28 @@ TEST(Copy, CopiesLongPiecesFromAndToAnywhere) {
 }
 
 TEST(Copy, LooksAheadWithoutChangingWhatIsAhead) {
-  for (size_t size : {512, 639, 640, 4096, 4097}) {
-    for (size_t ahead : {size_t{0}, size_t{127}, size_t{128}, size_t{1000}, size}) {
-      std::vector<std::byte> from(size), to(size + 1), next(ahead, std::byte{3}),
-          expected(ahead, std::byte{3});
-      for (size_t i = 0; i < size; ++i)
-        from[i] = std::byte(i * 11);
-      std::byte* const some = next.data();
-      for (int which = 0; which < 4; ++which) {
-        std::fill(to.begin(), to.end(), std::byte{0});
-        copy_ahead(to.data(), from.data(), size, which & 1 ? some : nullptr,
-                   which & 2 ? some : nullptr, ahead);
-        EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin())) << size << " " << ahead;
-        EXPECT_EQ(to[size], std::byte{0});
-        EXPECT_EQ(next, expected);
+  for (size_t size : {512, 513, 639, 640, 4096, 4097}) {
+    for (size_t ahead : {size_t{1}, size_t{255}, size_t{256}, size_t{300}, size}) {
+      for (size_t shift : {0, 1, 16, 48, 63}) {
+        std::vector<std::byte> from(size + shift), to(size + 2 * 64);
+        std::vector<std::byte> next(ahead, std::byte{3}), expected(ahead, std::byte{3});
+        for (size_t i = 0; i < from.size(); ++i)
+          from[i] = std::byte(i * 11 + i / 256);
+        const HostSpan some{next.data(), next.size()};
+        for (int which = 0; which < 4; ++which) {
+          std::fill(to.begin(), to.end(), std::byte{7});
+          copy_ahead(to.data() + 64 - shift, from.data() + shift, size,
+                     which & 1 ? some : HostSpan{}, which & 2 ? some : HostSpan{});
+          const auto begin = to.begin() + static_cast<std::ptrdiff_t>(64 - shift);
+          EXPECT_TRUE(
+              std::equal(from.begin() + static_cast<std::ptrdiff_t>(shift), from.end(), begin))
+              << size << " " << ahead << " " << shift;
+          // Nothing before it and nothing behind.
+          EXPECT_EQ(std::count(to.begin(), begin, std::byte{7}), begin - to.begin());
+          EXPECT_EQ(std::count(begin + static_cast<std::ptrdiff_t>(size), to.end(), std::byte{7}),
+                    to.end() - begin - static_cast<std::ptrdiff_t>(size));
+          EXPECT_EQ(next, expected);
+        }
       }
     }
   }
@@ -117,7 +125,8 @@ TEST(Copy, OverlappingPiecesAreCopiedAsIfThroughABufferToo) {
       memory[i] = std::byte(i * 13 + i / 256);
     std::byte* const from = memory.data() + kSize;
     const std::vector<std::byte> expected(from, from + kSize);
-    copy_ahead(from + shift, from, kSize, next.data(), next.data(), kSize);
+    const HostSpan some{next.data(), next.size()};
+    copy_ahead(from + shift, from, kSize, some, some);
     EXPECT_EQ(std::memcmp(from + shift, expected.data(), kSize), 0) << shift;
   }
 }
