@@ -2,20 +2,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Debian's pyverbs tests on the first adapter, as a table, against what Soft-RoCE reaches.
 
-One process for each test class, since the clean-up of a failed test can take its process with it. Vendors'
+One process for each test class, since the clean-up of a failed test can take its process with it. Each is forked from
+this one, which has read all tests and touched no device: the reading takes longer than most classes. Vendors'
 own tests are left out. A class passes if nothing in it failed and it passed at least as many tests as
 MINIMUM says: a test that is skipped where Soft-RoCE runs it is a failure here.
 
   pyverbs_table.py [CLASS ...]
 """
 
+import gc
 import gzip
+import importlib
 import os
 import pathlib
 import re
-import subprocess
+import signal
 import sys
+import tempfile
 import time
+import traceback
+import unittest
 
 import guest
 
@@ -61,30 +67,73 @@ def unpack():
         (WORK / "tests" / name).write_bytes(data)
 
 
-def classes():
-    listing = subprocess.run([sys.executable, "tests/run_tests.py", "--list-tests"], cwd=WORK, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
-    found = []
-    for name in re.findall(r"^\s*tests\.(test_\w+\.\w+)\.\w+", listing, re.M):
-        if name not in found:
-            found.append(name)
+def load(adapter):
+    """The package of the tests, with its settings in place; nothing has run yet."""
+    sys.path[:0] = [str(WORK), str(WORK / "tests")]
+    ours = sys.argv
+    # It reads its settings from the command line as run_tests.py has it.
+    sys.argv = ["run_tests.py", "--dev", adapter.device, "--port", "1", "--gid", str(adapter.gid_index)]
+    importlib.import_module("args_parser").parser.parse_args()
+    tests = importlib.import_module("tests")
+    sys.argv = ours
+    return tests
+
+
+def classes(tests):
+    found = {}
+    for module in tests.__test_modules__:
+        for suite in unittest.defaultTestLoader.loadTestsFromModule(module):
+            for case in suite:
+                found[case.id().removeprefix("tests.").rpartition(".")[0]] = None
     if not found:
-        raise SystemExit(f"the pyverbs tests cannot be listed:\n{listing}")
-    return found
+        raise SystemExit("there are no pyverbs tests")
+    return list(found)
 
 
-def run_class(name, adapter):
-    """Runs one class; returns (passed, failed, skipped, output)."""
-    command = [sys.executable, "tests/run_tests.py", "--dev", adapter.device, "--port", "1",
-               "--gid", str(adapter.gid_index), "-v", f"tests.{name}"]
-    timeout = TIMEOUT * guest.PATIENCE
+def run_in_child(tests, name, output):
+    """Of a process that was forked for it. Does not return."""
+    status = 2
     try:
-        done = subprocess.run(command, cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout)
-        output, status = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as expired:
-        output = (expired.stdout or b"").decode(errors="replace") + f"\n(no end after {timeout} s)"
-        status = None
+        os.setsid()  # so that what it starts ends with it
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for descriptor in (1, 2):
+            os.dup2(output.fileno(), descriptor)
+        os.chdir(WORK)
+        suite = unittest.defaultTestLoader.loadTestsFromName(name, tests)
+        status = int(not unittest.TextTestRunner(sys.stderr, verbosity=2).run(suite).wasSuccessful())
+        gc.collect()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def wait(child, timeout):
+    """The child's status; None when it did not end in time, and was killed with all that it had started."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def run_class(tests, name):
+    """Runs one class; returns (passed, failed, skipped, output)."""
+    timeout = TIMEOUT * guest.PATIENCE
+    with tempfile.TemporaryFile("w+", errors="replace") as file:
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            run_in_child(tests, name, file)
+        status = wait(child, timeout)
+        file.seek(0)
+        output = file.read() + ("" if status is not None else f"\n(no end after {timeout} s)")
     ran = re.search(r"^Ran (\d+) tests? in", output, re.M)
     if not ran:  # it crashed or hung: what had not been reported by then has failed, one at least
         passed = len(re.findall(r"\.\.\. ok$", output, re.M))
@@ -101,16 +150,16 @@ def run_class(name, adapter):
 
 def main():
     unpack()
-    adapter = guest.adapters(wanted=1)[0]
+    tests = load(guest.adapters(wanted=1)[0])
     chosen = sys.argv[1:]
     log = guest.SHARED / "pyverbs.log"
     rows, total, bad = [], {"passed": 0, "failed": 0, "skipped": 0}, False
     with open(log, "w") as file:
-        names = [n for n in classes() if not chosen or any(c in n for c in chosen)]
+        names = [n for n in classes(tests) if not chosen or any(c in n for c in chosen)]
         missing = [n for n in MINIMUM if n not in names and not chosen]
         for name in [*names, *missing]:
             start = time.monotonic()
-            passed, failed, skipped, output = run_class(name, adapter) if name in names else (0, 0, 0, "no such class")
+            passed, failed, skipped, output = run_class(tests, name) if name in names else (0, 0, 0, "no such class")
             older = OLDER.get(os.environ.get("KEYHOLE_KERNEL"), {})
             wanted, lacking = older.get(name, (MINIMUM.get(name, 0), 0))
             lacking = min(lacking, failed)
