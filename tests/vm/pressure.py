@@ -94,7 +94,7 @@ def main():
     before, tally = guest.device_holds(), collections.Counter()
     commands = {name: ([str(word) for word in command], said) for name, (command, said) in programs().items()}
     failed = 0
-    shortage, stalled = Shortage(), stalls()
+    shortage, at_first = Shortage(), stalls()
     try:
         end = time.monotonic() + SECONDS * guest.PATIENCE
         while time.monotonic() < end:
@@ -108,8 +108,7 @@ def main():
                     tally[f"{name}, for want of memory not"] += 1
                 else:
                     raise AssertionError(f"{name}: status {done.returncode}, {done.stdout[-2000:]}")
-        stalled = stalls() - stalled
-        assert stalled or shortage.ended or len(tally) > len(commands), "memory was never short"
+        assert stalls() > at_first or shortage.ended or len(tally) > len(commands), "memory was never short"
     except (AssertionError, OSError, subprocess.SubprocessError) as error:
         print(f"FAIL: {error}", flush=True)
         failed = 1
@@ -121,7 +120,7 @@ def main():
     except (AssertionError, OSError, subprocess.SubprocessError) as error:
         print(f"FAIL: {error}", flush=True)
         failed = 1
-    print(f"while memory was short: {dict(tally)}; {stalled} times an allocation had to wait, "
+    print(f"while memory was short: {dict(tally)}; {stalls() - at_first} times an allocation had to wait, "
           f"{shortage.ended} times a hog was ended", flush=True)
     guest.record("memory pressure", 1 - failed, failed)
     return failed

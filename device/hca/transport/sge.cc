@@ -107,9 +107,9 @@ std::optional<uint32_t> store_in_pieces(MemoryCursor& to, HostSpan first, SpanCu
     Found found{0, 0};
     if (to.indirect()) {
       uint32_t most = length - done;
-      if (walked_entries >= limit.entries) {
-        if (limit.reached(done)) break;
-        most = std::min(most, limit.unit - ((limit.before + done) & (limit.unit - 1)));
+      if (limit.over()) {
+        most = std::min(most, limit.rest_of_unit(done));
+        if (most == 0) break;
       }
       found = to.next(spans, kAtOnce, most);
     } else {

@@ -87,10 +87,9 @@ struct StoreLimit {
   uint32_t before;   // bytes stored so far, if it is not from here that they count
 
   static StoreLimit from_now(uint32_t unit) { return {walked_entries + kEntriesAtOnce, unit, 0}; }
-  // Whether it ends behind so many bytes.
-  bool reached(uint32_t bytes) const {
-    return walked_entries >= entries && ((before + bytes) & (unit - 1)) == 0;
-  }
+  bool over() const { return walked_entries >= entries; }
+  // Bytes from here to the end of the unit; none when one has just ended.
+  uint32_t rest_of_unit(uint32_t done) const { return -(before + done) & (unit - 1); }
 };
 
 // Of store(), where the bytes behind the key come in many pieces.
