@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "hca/indirect.h"
+#include "hca/transport/sge.h"
 #include "umr_work.h"
 
 namespace keyhole::test {
@@ -800,6 +802,108 @@ TEST_F(Umr, AFillThatIsCutShortByAnErrorChangesNothing) {
   EXPECT_EQ(a.driver->query_mkey(key).length, 9u);
   EXPECT_EQ(a.driver->destroy(KH_ADM_DESTROY_MKEY, key), KH_ST_OK);
 }
+
+// Keys of single bytes, each of them beside the last one or not, as targets of long messages: a turn
+// ends before many have been looked at, so the queue's neighbours need not wait for them all.
+class SingleBytes : public UmrTest, public ::testing::WithParamInterface<uint32_t> {
+ protected:
+  static constexpr uint32_t kBytes = 60'000;
+  static constexpr uint64_t kFrom = 500'000;
+  static constexpr uint64_t kPacketBytes = 1024;
+  static constexpr uint64_t kOneLook = 128;
+
+  uint32_t single_bytes(End& end) {
+    uint32_t key = end.driver->create_indirect(end.pdn, 1);
+    fill_strided(end, key, {entry(end, 0, 1, GetParam())}, kBytes);
+    return key;
+  }
+  // What a turn may look at before it sees that its quantum is spent.
+  static constexpr uint64_t kAtOnce = kEntriesAtOnce + kPacketBytes + kOneLook;
+
+  // Counts from here what is looked at for each segment, and the turns.
+  void watch(End& requester) {
+    requester.object().set_faults(&wire);
+    wire.segment = [this](const Segment&) { return note(), Fate::delivered; };
+    wire.reply = [this](const Segment&, const Reply&) { return note(), Fate::delivered; };
+    seen_ = walked_entries;
+    turns_before_ = turns();
+  }
+  void expect_short_turns() {
+    EXPECT_GE(turns() - turns_before_, kBytes / (Quantum{}.bytes / kEntryCost + kAtOnce));
+  }
+  void expect_short_segments() {
+    EXPECT_GT(most_, 0u);
+    EXPECT_LE(most_, kAtOnce);
+  }
+  void expect_bytes(const End& in, const End& from) {
+    for (uint32_t i = 0; i < kBytes; ++i)
+      ASSERT_EQ(*in.bytes(uint64_t{i} * GetParam()), *from.bytes(kFrom + i)) << i;
+  }
+
+ private:
+  void note() {
+    most_ = std::max(most_, walked_entries - seen_);
+    seen_ = walked_entries;
+  }
+  uint64_t turns() const { return a.hca->turns() + b.hca->turns(); }
+
+  uint64_t seen_ = 0;
+  uint64_t most_ = 0;
+  uint64_t turns_before_ = 0;
+};
+
+TEST_P(SingleBytes, AWriteToThemIsCut) {
+  Work work = write(a, kFrom, kBytes, b, 0);
+  work.rkey = single_bytes(b);
+  work.remote_addr = 0;
+  fill_region(a, 1);
+  watch(a);
+  a.post(work);
+  EXPECT_DONE(sent(a), 1);
+  expect_short_turns();
+  expect_short_segments();
+  expect_bytes(b, a);
+}
+
+TEST_P(SingleBytes, AnUnreliableWriteToThemIsCut) {
+  use_unreliable_pair();
+  Work work = write(c, kFrom, kBytes, b, 0);
+  work.rkey = single_bytes(b);
+  work.remote_addr = 0;
+  fill_region(c, 1);
+  watch(c);
+  c.post(work);
+  EXPECT_DONE(sent(c), 1);
+  expect_short_turns();
+  expect_short_segments();
+  expect_bytes(b, c);
+}
+
+TEST_P(SingleBytes, AMessageThatIsReceivedThereIsCut) {
+  kh_sge to{0, kBytes, single_bytes(b)};
+  b.qp.post_receive(4, {&to, 1});
+  fill_region(a, 1);
+  watch(a);
+  a.post(send(a, kFrom, kBytes));
+  EXPECT_DONE(sent(a), 1);
+  EXPECT_DONE(received(b), 4);
+  expect_short_turns();
+  expect_short_segments();
+  expect_bytes(b, a);
+}
+
+TEST_P(SingleBytes, AnAnswerThatIsStoredThereIsCut) {
+  Work work = read(a, 0, kBytes, b, kFrom);
+  work.sge = {{0, kBytes, single_bytes(a)}};
+  fill_region(b, 1);
+  watch(a);
+  a.post(work);
+  EXPECT_DONE(sent(a), 1);
+  expect_short_turns();
+  expect_bytes(a, b);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stride, SingleBytes, ::testing::Values(1u, 2u));
 
 }  // namespace
 }  // namespace keyhole::test
