@@ -159,6 +159,8 @@ static bool kh_eq_arm(struct kh_eq *eq)
 	spin_lock_irqsave(&eq->lock, flags);
 	eq->arm_sn++;
 	WRITE_ONCE(eq->armed_ci, eq->ci);
+	/* The device must not see this arm with an older ci: hardware.md, 9 */
+	dma_wmb();
 	WRITE_ONCE(eq->db->arm,
 		   cpu_to_le32(eq->arm_sn << KH_ARM_SN_SHIFT | KH_ARM_NEXT));
 	/* The device writes an entry and then reads arm; we, the reverse. */

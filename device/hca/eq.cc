@@ -119,6 +119,9 @@ void Eq::fire() {
   auto arm = load_acquire<uint32_t>(db + offsetof(kh_cq_db, arm));
   uint32_t sn = arm >> KH_ARM_SN_SHIFT;
   if ((arm & KH_ARM_TYPE_MASK) == 0 || sn == fired_) return;
+  // The driver may have taken all entries since they were written, and have armed after that: this
+  // arm is for what comes next. It publishes ci before it arms, so ci is not older than the arm.
+  if (load_acquire<uint32_t>(db + offsetof(kh_cq_db, ci)) == pi_) return;
   fired_ = sn;
   notifier_.raise(config_.vector);
 }

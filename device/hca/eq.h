@@ -66,7 +66,8 @@ class Eq {
   // Writes what was held back, as far as there is room now.
   void drain();
 
-  // After the flush's fence: raises the vector if the driver has armed the queue.
+  // After the flush's fence: raises the vector if the driver has armed the queue and not yet taken
+  // what is in it.
   void fire();
 
   uint32_t eqn() const { return config_.eqn; }

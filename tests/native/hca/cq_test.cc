@@ -204,6 +204,27 @@ TEST_P(CqTest, InterruptsComeOncePerArmOfTheEventQueue) {
   EXPECT_EQ(host.raised[1], before + 1);
 }
 
+// A driver that shares the vector with another queue looks at both at an interrupt of either. So it may
+// take an event, and arm again, before the device comes to fire for that event.
+TEST_P(CqTest, AnArmIsNotSpentOnAnEventThatHasBeenTaken) {
+  EventSource source(7);
+  kh_eqe eqe;
+  while (driver.async_eq.poll(eqe)) {
+  }
+  driver.async_eq.arm();
+  rig.run();
+  const uint32_t before = host.raised[0];
+  hca.report(source, KH_EV_SQ_DRAINED);
+  ASSERT_TRUE(driver.async_eq.poll(eqe));
+  driver.async_eq.arm();
+  rig.run();
+  EXPECT_EQ(host.raised[0], before);
+  hca.report(source, KH_EV_SQ_DRAINED);
+  rig.run();
+  EXPECT_EQ(host.raised[0], before + 1);
+  ASSERT_TRUE(driver.async_eq.poll(eqe));
+}
+
 TEST_P(CqTest, ModerationByCountWaitsForThatMany) {
   TestCq cq = driver.create_cq(6);
   kh_admin_cmd modify = FakeDriver::make(KH_ADM_MODIFY_CQ, cq.cqn);
