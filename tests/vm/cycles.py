@@ -11,21 +11,34 @@ kernel that has kmemleak keeps freed objects back for KASAN's sake, and names wh
 import pathlib
 import subprocess
 import sys
+import time
 
 import guest
 
 PROGRAM = guest.BUILD / "plain/tests/vm/cycles"
 WARM_UP = 5
 BACKGROUND = 20  # objects that a cache may grow by at any time
+TRIES = 4  # a busy machine may be late with what was freed more than once
+
+
+def give_back():
+    """Has the kernel free what waits for it, as far as it can be asked to."""
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")  # the batches of kfree_rcu()
+    pathlib.Path("/sys/module/rcutree/parameters/do_rcu_barrier").write_text("1")
+    for shrink in pathlib.Path("/sys/kernel/slab").glob("*/shrink"):
+        if not shrink.parent.is_symlink():
+            shrink.write_text("1")
 
 
 def slabs():
     """Objects in each cache, after what can be given back was."""
-    for shrink in pathlib.Path("/sys/kernel/slab").glob("*/shrink"):
-        if not shrink.parent.is_symlink():
-            shrink.write_text("1")
-    lines = pathlib.Path("/proc/slabinfo").read_text().splitlines()[2:]
-    return {fields[0]: int(fields[1]) for fields in map(str.split, lines)}
+    counts = []
+    for _ in range(3):
+        give_back()
+        lines = pathlib.Path("/proc/slabinfo").read_text().splitlines()[2:]
+        counts.append({fields[0]: int(fields[1]) for fields in map(str.split, lines)})
+        time.sleep(0.1)
+    return {name: min(count.get(name, 0) for count in counts) for name in counts[-1]}
 
 
 class Cycles:
@@ -65,15 +78,18 @@ def no_memory_stays(adapter):
         return
     cycles = Cycles(adapter)
     cycles.make(WARM_UP)
-    counts = [slabs()]
-    for _ in range(2):
-        cycles.make(guest.CYCLES)
-        counts.append(slabs())
+    for _ in range(TRIES):
+        counts = [slabs()]
+        for _ in range(2):
+            cycles.make(guest.CYCLES)
+            counts.append(slabs())
+        once, twice = grown(counts[0], counts[1]), grown(counts[1], counts[2])
+        lost = {name: (once[name], twice[name]) for name in once.keys() & twice.keys()
+                if min(once[name], twice[name]) >= 0.9 * guest.CYCLES}
+        if not lost:
+            break
     cycles.end()
-    once, twice = grown(counts[0], counts[1]), grown(counts[1], counts[2])
-    lost = {name: (once[name], twice[name]) for name in once.keys() & twice.keys()
-            if min(once[name], twice[name]) >= 0.9 * guest.CYCLES}
-    assert not lost, f"caches grow by an object a cycle, {guest.CYCLES} cycles each time: {lost}"
+    assert not lost, f"caches grow by an object a cycle, {guest.CYCLES} cycles each time, {TRIES} times: {lost}"
 
 
 TESTS = [no_object_stays, no_memory_stays]
