@@ -45,6 +45,7 @@ class Context:
     prepare: object       # builds and installs what a VM needs into a room
     long: bool = False    # more of everything: LONG
     counts: list = dataclasses.field(default_factory=list)
+    failures: list = dataclasses.field(default_factory=list)  # what failed, and the end of what it said
 
 
 def native(context, variant, title, definition=root.LAB):
@@ -67,20 +68,21 @@ def native(context, variant, title, definition=root.LAB):
             except say.LabError as error:
                 say.note(str(error))
                 status = 1
-    count = junit(report, title)
+    count = junit(context, report, title)
     count.failed = count.failed or status
     return [count]
 
 
-def junit(path, title):
-    """Counts of a JUnit report as ctest writes it."""
+def junit(context, path, title):
+    """Counts of a JUnit report as ctest writes it, and GoogleTest."""
     if not path.exists():
         return Count(title, failed=1, note="no report")
     count = Count(title)
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         if case.find("failure") is not None:
             count.failed += 1
-            say.note(f"failed: {case.get('name')}")
+            said = case.findtext("system-out") or case.find("failure").get("message") or ""
+            context.failures.append((f"{title}: {case.get('name')}", said))
         elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
             count.skipped += 1
         else:
@@ -114,7 +116,7 @@ def threads(context):
             except say.LabError as error:
                 say.note(str(error))
                 status = 1
-    count = junit(report, "threads, TSan")
+    count = junit(context, report, "threads, TSan")
     count.failed = count.failed or status
     return [count]
 
@@ -152,6 +154,7 @@ def guest(context, chosen, script, title, timeout, memory, tier=BRIEF, definitio
     counts = [Count(f"{title}: {s['suite']}", s["passed"], s["failed"], s["skipped"], s.get("seconds", 0),
                     s.get("note", "")) for s in result.suites]
     counts.append(log_is_clean(result, chosen, title))
+    context.failures += [(f"{title}: {failure['program']}", failure["said"]) for failure in result.failures]
     if result.timed_out or not result.dmesg:
         say.note(f"the VM ended too early. {result.last_words()}\nLogs: {result.console}, {result.keyholed}")
         counts.append(Count(f"{title}: boot to end", failed=1,
@@ -248,10 +251,17 @@ def run(context, chosen):
         except say.LabError as error:
             say.note(str(error))
             context.counts.append(Count("debug kernel: coverage", failed=1, note=error.summary()))
-    return summary(context.counts)
+    return summary(context)
 
 
-def summary(counts):
+SAID = 50   # lines of what failed
+
+
+def summary(context):
+    """The table of all suites, after what those said that failed: where only the end of an output is kept, it is there."""
+    counts = context.counts
+    for what, said in context.failures:
+        print(f"\n---- failed: {what}\n" + "\n".join(said.splitlines()[-SAID:]))
     print()
     say.table(["suite", "tests", "passed", "failed", "skipped", "time", ""],
               [[c.suite, c.passed + c.failed + c.skipped, c.passed, c.failed, c.skipped,

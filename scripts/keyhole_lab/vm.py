@@ -50,6 +50,7 @@ class Result:
     timed_out: bool = False
     suites: list = dataclasses.field(default_factory=list)   # what tests/vm/guest.py's record() left
     stderr: str = ""       # the end of what QEMU printed there, and the guest's command
+    failures: list = dataclasses.field(default_factory=list)  # what run_programs() left: program, said
 
     def last_words(self):
         """What a VM that ended too early said: on its console, or QEMU itself where no kernel got to write there."""
@@ -252,13 +253,14 @@ class Session:
         # A test that starts the guest anew leaves the log of each life before the last.
         logs = [*sorted(self.place.directory.glob("dmesg-*")), dmesg] if dmesg.exists() else []
         text = "".join(path.read_text(errors="replace") for path in logs)
-        suites = [json.loads(path.read_text()) for path in sorted(self.place.directory.glob("results-*.json"))]
+        suites, failures = ([json.loads(path.read_text()) for path in sorted(self.place.directory.glob(names))]
+                            for names in ("results-*.json", "failed-*.json"))
         if self.name.startswith("test-"):
             coverage.keep(self.place.directory / "gcov", self.name)
         for path in self.place.directory.glob("*.log"):
             keep(path, checkout.log(f"{self.name}-{path.stem}"))
         return Result(status, self.console_log, self.keyholed_log, text, timed_out, suites,
-                      self.stderr.decode(errors="replace"))
+                      self.stderr.decode(errors="replace"), failures)
 
 
 def forget_old_logs(directory):

@@ -4,6 +4,7 @@
 Adapters are found in sysfs, in the order of their names; nothing is assumed of what udev calls them.
 """
 
+import collections
 import dataclasses
 import ipaddress
 import itertools
@@ -12,6 +13,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 TOP = pathlib.Path(os.environ.get("KEYHOLE_TOP") or pathlib.Path(__file__).resolve().parents[2])
@@ -107,15 +109,48 @@ class Outcome:
 def run(command, timeout=60):
     start = time.monotonic()
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=timeout * PATIENCE)
-        return Outcome(done.returncode == 0, done.stdout, time.monotonic() - start)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:
         return Outcome(False, str(error), 0)
+    try:
+        text, _ = process.communicate(timeout=timeout * PATIENCE)
+        return Outcome(process.returncode == 0, text, time.monotonic() - start)
     except subprocess.TimeoutExpired as expired:
-        text = (expired.stdout or b"").decode(errors="replace")
-        return Outcome(False, f"{text}\n(no end after {timeout * PATIENCE} s)", time.monotonic() - start)
+        standing = standstill()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        text = (expired.output or b"").decode(errors="replace")
+        return Outcome(False, f"{text}\n(no end after {timeout * PATIENCE} s)\n{standing}", time.monotonic() - start)
+
+
+def tasks():
+    """All threads of programs, as text: command, state, times in user space and in the kernel, and where it sleeps."""
+    for task in pathlib.Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        try:
+            command = (task / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            if command:
+                yield f"{task.name} {command[:90]}: {fields[0]} {fields[11]} {fields[12]} {(task / 'wchan').read_text()}"
+        except OSError:
+            pass  # it has ended
+
+
+def standstill():
+    """The state of everything where programs do not come to an end, as text, taken twice: what still moves differs."""
+    told = []
+    for _ in range(2):
+        told += [*tasks(), *(line for line in pathlib.Path("/proc/interrupts").read_text().splitlines() if "keyhole" in line)]
+        for prefix in ([], ["ip", "netns", "exec", "peer"]):
+            told += subprocess.run([*prefix, "cat", "/proc/net/tcp"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True).stdout.splitlines()
+        if os.environ.get("KEYHOLE_HCA") != "rxe":
+            for hca in ask("control", command='{"command": "stats"}')["hcas"]:
+                counters = {name: value for name, value in hca["counters"].items() if value}
+                told.append(f"{hca['name']}: {hca['objects']} {counters}")
+        time.sleep(1)
+    return "\n".join(told)
 
 
 def listens(adapter, port):
@@ -219,6 +254,29 @@ def run_programs(*names):
         place.write_text(json.dumps([index, status]))
         print(f"---- {name}", flush=True)
         program, *arguments = name.split()
-        status |= subprocess.run([sys.executable, str(here / program), *arguments], stdin=subprocess.DEVNULL).returncode != 0
+        failed, said = run_shown([sys.executable, str(here / program), *arguments])
+        if failed:
+            (SHARED / f"failed-{index:02}.json").write_text(json.dumps({"program": name, "said": said}))
+        status |= failed
     place.unlink()
     return int(status)
+
+
+def run_shown(command, lines=50):
+    """Runs a command and shows what it prints as it comes: whether it failed, and the last lines of that."""
+    end = collections.deque(maxlen=lines)
+
+    def show(pipe):
+        for line in pipe:
+            print(line, end="", flush=True)
+            end.append(line)
+
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace")
+    shows = threading.Thread(target=show, args=(process.stdout,), daemon=True)
+    shows.start()
+    status = process.wait()
+    shows.join(10)  # not for ever: what it has left behind may hold the pipe
+    if not shows.is_alive():
+        process.stdout.close()
+    return status != 0, "".join(end)

@@ -55,7 +55,7 @@ class Job:
         print(f"{name:18} {'pass' if passed else 'FAIL'}  {value}", flush=True)
         if not passed:
             self.failed.append(name)
-            print("\n".join(f"    {line}" for line in outcome.text.splitlines()[-40:]), flush=True)
+            print("\n".join(f"    {line}" for line in outcome.text.splitlines()[-150:]), flush=True)
 
 
 def devinfo(job, adapters):
@@ -99,10 +99,9 @@ def examples(job, adapters):
 def pingpongs(job, server, client):
     for kind, port in (("rc", 18601), ("uc", 18602), ("ud", 18603)):
         options = ["-p", port, "-n", 1000] + (["-s", 1024] if kind == "ud" else [])
-        outcome = pair(server, client,
-                       [f"ibv_{kind}_pingpong", "-d", server.device, "-g", server.gid_index, *options],
-                       [f"ibv_{kind}_pingpong", "-d", client.device, "-g", client.gid_index, *options,
-                        server.address], port=port)
+        program = ["stdbuf", "-oL", f"ibv_{kind}_pingpong"]  # so that one that has to be ended has said how far it came
+        outcome = pair(server, client, [*program, "-d", server.device, "-g", server.gid_index, *options],
+                       [*program, "-d", client.device, "-g", client.gid_index, *options, server.address], port=port)
         job.report(f"ibv_{kind}_pingpong", outcome, figure(r"iters in .* = ([\d.]+) usec/iter", outcome.text.split("server")[0],
                                                            "{} us/iter"))
 
