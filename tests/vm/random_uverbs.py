@@ -12,15 +12,9 @@ import sys
 import time
 
 import guest
+from lifecycle import works
 
 PROGRAM = guest.BUILD / "plain/tests/vm/random_uverbs"
-
-
-def works():
-    one, other = guest.adapters(wanted=2)
-    outcome = guest.run([str(guest.BUILD / "plain/tests/vm/windows"), one.device, str(one.gid_index), other.device,
-                         str(other.gid_index)])
-    assert outcome.passed, f"windows between the adapters: {outcome.text[-2000:]}"
 
 
 def it_leaves_nothing_when_it_ends(device, seconds):
