@@ -129,8 +129,9 @@ class Guest {
   }
   bool read(uint64_t iova, uint64_t& value) const {
     const size_t offset = arena_offset(iova);
-    if (offset >= size() || size() - offset < sizeof(value) ||
-        oracle_.hidden(offset / KH_PAGE_SIZE))
+    const size_t last = offset + sizeof(value) - 1;
+    if (offset >= size() || last >= size() || oracle_.hidden(offset / KH_PAGE_SIZE) ||
+        oracle_.hidden(last / KH_PAGE_SIZE))
       return false;
     std::memcpy(&value, host_.arena().data() + offset, sizeof(value));
     return true;

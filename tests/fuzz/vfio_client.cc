@@ -22,6 +22,16 @@ namespace {
 // No reply is longer than a read of the longest transfer.
 constexpr uint32_t max_reply = (1 << 20) + 4096;
 
+// Where two major versions meet, the server hangs up.
+bool speaks_another_version(uint16_t command, std::span<const std::byte> payload) {
+  vfio_user::VersionPayload version;
+  if (command != static_cast<uint16_t>(vfio_user::Command::version) ||
+      payload.size() < sizeof version)
+    return false;
+  std::memcpy(&version, payload.data(), sizeof version);
+  return version.major != vfio_user::protocol_major;
+}
+
 }  // namespace
 
 VfioClient::VfioClient(const std::string& path, std::function<void()> pump)
@@ -80,6 +90,7 @@ void VfioClient::send(uint16_t command, std::span<const std::byte> payload,
   header.size = size.value_or(static_cast<uint32_t>(sizeof header + payload.size()));
   header.flags = flags;
   if (header.size != sizeof header + payload.size()) framing_known_ = false;
+  if (speaks_another_version(command, payload)) may_be_dropped();
   std::vector<std::byte> bytes(sizeof header + payload.size());
   std::memcpy(bytes.data(), &header, sizeof header);
   if (!payload.empty()) std::memcpy(bytes.data() + sizeof header, payload.data(), payload.size());

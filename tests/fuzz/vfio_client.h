@@ -2,8 +2,8 @@
 //
 // A vfio-user client that can say anything and holds the server to its word: each command that asks
 // for a reply gets exactly one, in order, with its number, and a shape that a client can read. Only
-// after something from which no server could tell where the next message begins does it expect
-// nothing more.
+// after something from which no server could tell where the next message begins, or which ends the
+// conversation by the protocol's own rules, does it expect nothing more.
 
 #pragma once
 
