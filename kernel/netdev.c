@@ -115,7 +115,6 @@ static int kh_stop(struct net_device *ndev)
 {
 	struct kh_dev *dev = kh_ndev_dev(ndev);
 
-	netif_tx_disable(ndev);
 	netif_carrier_off(ndev);
 	if (kh_dev_up(dev))
 		kh_port_set_up(dev, false);
@@ -137,7 +136,6 @@ static int kh_restart_nic(struct kh_dev *dev, struct net_device *ndev, int mtu)
 	int old = ndev->mtu;
 	int err = 0;
 
-	netif_tx_disable(ndev);
 	if (dev->nic)
 		kh_nic_down(dev->nic);
 	dev->nic = NULL;

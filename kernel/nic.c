@@ -343,6 +343,8 @@ void kh_nic_down(struct kh_nic *nic)
 
 	free_irq(nic->irq, nic);
 	napi_disable(&nic->napi);
+	/* Only now is there nobody left who would start the queue again. */
+	netif_tx_disable(nic->ndev);
 	netif_napi_del(&nic->napi);
 	err = kh_cmd_destroy_nic(nic->dev);
 	if (WARN_ON(err))

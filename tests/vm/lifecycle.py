@@ -10,6 +10,7 @@ memory or a lock was lost on the way the debug kernel says in its log.
 
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -159,6 +160,37 @@ def a_function_level_reset_brings_the_device_to_its_first_state():
     works()
 
 
+def frames_flow_through_changes_of_the_mtu():
+    """Each change gives the NIC new queues. A frame in the old ones at that moment may get lost, and nothing else."""
+    one, _ = two()
+    flood = subprocess.Popen([sys.executable, "-c", FLOOD, one.netdev], stdin=subprocess.DEVNULL)
+    try:
+        for number in range(10 * CYCLES):
+            sh("ip", "link", "set", one.netdev, "mtu", 1500 - number % 2)
+        assert flood.poll() is None, f"the sender of frames ended with status {flood.returncode}"
+        sent = int((sysfs := pathlib.Path(f"/sys/class/net/{one.netdev}/statistics/tx_packets")).read_text())
+        settle(lambda: int(sysfs.read_text()) > sent + 100, "frames are sent after the last change")
+    finally:
+        flood.kill()
+        flood.wait()
+    sh("ip", "link", "set", one.netdev, "mtu", 1500)
+    works()
+
+
+# Frames without end to nobody, past the queueing discipline.
+FLOOD = """
+import socket, sys
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as packet:
+    packet.bind((sys.argv[1], 0x88b5))
+    packet.setsockopt(263, 20, 1)  # SOL_PACKET, PACKET_QDISC_BYPASS
+    while True:
+        try:
+            packet.send(bytes.fromhex("02fffffffffe 020000000001 88b5") + bytes(76))
+        except OSError:
+            pass  # there is no room, or just no queue
+"""
+
+
 def a_dead_keyholed_is_noticed_and_lets_everything_go():
     """By name only: the VM's adapters do not come back from it, so it is the last test of its VM."""
     here = guest.adapters()[0]  # the main job may have put the other one into a namespace
@@ -195,6 +227,7 @@ def a_dead_keyholed_is_noticed_and_lets_everything_go():
 
 TESTS = [processes_killed_at_any_moment_leave_nothing_behind,
          the_module_goes_under_traffic_and_comes_back,
+         frames_flow_through_changes_of_the_mtu,
          a_function_level_reset_brings_the_device_to_its_first_state,
          an_adapter_is_unplugged_under_traffic_and_plugged_in_again]
 LAST = [a_dead_keyholed_is_noticed_and_lets_everything_go]
