@@ -244,7 +244,7 @@ class Process {
         a.attr_data.reserved = static_cast<uint16_t>(wild());
         break;
       case 8:
-        a.attr_id ^= UVERBS_ID_DRIVER_NS;
+        a.attr_id ^= 1U << UVERBS_ID_NS_SHIFT;
         break;
     }
   }
