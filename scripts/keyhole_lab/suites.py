@@ -178,7 +178,7 @@ def bookworm(context):
     """Debian 12: its g++ and rdma-core build everything and pass the native tests; its programs run on its kernel."""
     chosen = kernel.named("6.1", root.ensure(), context.new_room)
     return [*native(context, user_space.VARIANT, "native tests, Debian 12", root.BOOKWORM),
-            *guest(context, chosen, "on_bookworm.py", "Debian 12", 1200, 1536, root.BOOKWORM)]
+            *guest(context, chosen, "on_bookworm.py", "Debian 12", 1200, 1536, definition=root.BOOKWORM)]
 
 
 def log_is_clean(result, chosen, title):
