@@ -163,13 +163,17 @@ def a_function_level_reset_brings_the_device_to_its_first_state():
 def frames_flow_through_changes_of_the_mtu():
     """Each change gives the NIC new queues. A frame in the old ones at that moment may get lost, and nothing else."""
     one, _ = two()
+
+    def sent():
+        return int(pathlib.Path(f"/sys/class/net/{one.netdev}/statistics/tx_packets").read_text())
+
     flood = subprocess.Popen([sys.executable, "-c", FLOOD, one.netdev], stdin=subprocess.DEVNULL)
     try:
         for number in range(10 * CYCLES):
             sh("ip", "link", "set", one.netdev, "mtu", 1500 - number % 2)
         assert flood.poll() is None, f"the sender of frames ended with status {flood.returncode}"
-        sent = int((sysfs := pathlib.Path(f"/sys/class/net/{one.netdev}/statistics/tx_packets")).read_text())
-        settle(lambda: int(sysfs.read_text()) > sent + 100, "frames are sent after the last change")
+        before = sent()
+        settle(lambda: sent() > before + 100, "frames are sent after the last change")
     finally:
         flood.kill()
         flood.wait()

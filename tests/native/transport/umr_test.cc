@@ -839,6 +839,19 @@ class SingleBytes : public UmrTest, public ::testing::WithParamInterface<uint32_
     for (uint32_t i = 0; i < kBytes; ++i)
       ASSERT_EQ(*in.bytes(uint64_t{i} * GetParam()), *from.bytes(kFrom + i)) << i;
   }
+  // Of one of b's keys, by a peer.
+  void expect_cut_write(End& from) {
+    Work work = write(from, kFrom, kBytes, b, 0);
+    work.rkey = single_bytes(b);
+    work.remote_addr = 0;
+    fill_region(from, 1);
+    watch(from);
+    from.post(work);
+    EXPECT_DONE(sent(from), 1);
+    expect_short_turns();
+    expect_short_segments();
+    expect_bytes(b, from);
+  }
 
  private:
   void note() {
@@ -852,31 +865,11 @@ class SingleBytes : public UmrTest, public ::testing::WithParamInterface<uint32_
   uint64_t turns_before_ = 0;
 };
 
-TEST_P(SingleBytes, AWriteToThemIsCut) {
-  Work work = write(a, kFrom, kBytes, b, 0);
-  work.rkey = single_bytes(b);
-  work.remote_addr = 0;
-  fill_region(a, 1);
-  watch(a);
-  a.post(work);
-  EXPECT_DONE(sent(a), 1);
-  expect_short_turns();
-  expect_short_segments();
-  expect_bytes(b, a);
-}
+TEST_P(SingleBytes, AWriteToThemIsCut) { expect_cut_write(a); }
 
 TEST_P(SingleBytes, AnUnreliableWriteToThemIsCut) {
   use_unreliable_pair();
-  Work work = write(c, kFrom, kBytes, b, 0);
-  work.rkey = single_bytes(b);
-  work.remote_addr = 0;
-  fill_region(c, 1);
-  watch(c);
-  c.post(work);
-  EXPECT_DONE(sent(c), 1);
-  expect_short_turns();
-  expect_short_segments();
-  expect_bytes(b, c);
+  expect_cut_write(c);
 }
 
 TEST_P(SingleBytes, AMessageThatIsReceivedThereIsCut) {
