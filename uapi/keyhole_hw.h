@@ -167,7 +167,8 @@ KH_ASSERT_SIZE(struct kh_srq_db, 128);
  * fence, look at the ring once more.  The device fires once for each sn, when
  * it has added a fitting entry and sees an arm whose sn is not the last one it
  * fired for.  sn 0 with type 0 is "never armed".  No mark is needed: the device
- * writes the entry, fences, and reads arm.
+ * writes the entry, fences, and reads arm.  An EQ's ci is stored before arm: the
+ * device then reads it, and does not fire for entries that have been taken.
  */
 struct kh_cq_db {
 	__le32	ci;		/* consumer index */
