@@ -25,8 +25,34 @@ from .room import PRIVATE
 GUEST = pathlib.Path(__file__).parent / "guest"
 INNER = "/inner"         # where the VM's room shows another room's root
 NEVER_STARTED = 125
-VIRTME_INIT = "usr/lib/python3/dist-packages/virtme/guest/virtme-init"
+VIRTME = "usr/lib/python3/dist-packages/virtme"
 PATIENCE = 900           # seconds that a guest may take for its devices
+# How a kernel without an initramfs mounts the root: virtme's own flags, and a cache. The root does not change
+# while a guest sees it, and each program's start reads a dozen of its files.
+ROOT_FLAGS = "version=9p2000.L,trans=virtio,access=any,cache=loose"
+# What udevd reads, and looks at again every few seconds to see whether it has changed.
+UDEV_CONFIGURATION = ("/etc/udev /etc/systemd/network /etc/modprobe.d "
+                      "/usr/lib/udev/rules.d /usr/lib/systemd/network /usr/lib/modprobe.d")
+# What is different in the lab's virtme: file, its line, and what stands there instead.
+ADAPTED = (
+    # It waits two minutes for udev and then turns the machine off without a word. With a debug kernel, under
+    # emulation, on a busy host, udev may need longer.
+    ("guest/virtme-init", "    udevadm settle\n", f"    udevadm settle --timeout={PATIENCE}\n"),
+    # udevd reads all its rules again when a directory of rules has another inode number than before. /etc is an
+    # overlay on 9p, whose directories get a new number whenever they have left the kernel's cache. Where one
+    # reading takes longer than they stay there, udevd does nothing else any more. Memory keeps them.
+    ("guest/virtme-init", '    log "starting udevd"\n', f"""\
+    for directory in {UDEV_CONFIGURATION}; do
+        [[ -d $directory ]] || continue
+        mkdir -p "/run/tmp/udev-configuration$directory"
+        cp -a "$directory/." "/run/tmp/udev-configuration$directory"
+        mount --bind "/run/tmp/udev-configuration$directory" "$directory"
+    done
+    log "starting udevd"
+"""),
+    # ROOT_FLAGS for kernels with an initramfs.
+    ("mkinitramfs.py", "trans=virtio,access=any /dev/root ", "trans=virtio,access=any,cache=loose /dev/root "),
+)
 
 
 @dataclasses.dataclass
@@ -134,7 +160,7 @@ class Session:
         for option in ("nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "workqueue.watchdog_thresh=0"):
             command += ["--kopt", option]
         if not machine.kernel.modular:  # without an initramfs, 9p's mount tag is the root device's name
-            command += ["--kopt", "root=/dev/root", "--kopt", "kunit.enable=1"]
+            command += ["--kopt", "root=/dev/root", "--kopt", f"rootflags={ROOT_FLAGS}", "--kopt", "kunit.enable=1"]
         for option in machine.kopts:
             command += ["--kopt", option]
         # 9p and not virtiofs: virtiofsd writes guest pages from another process, which code that TCG has
@@ -170,21 +196,23 @@ class Session:
         (self.place.directory / "settings").write_text(
             "".join(f"export {key}={shlex.quote(str(value))}\n" for key, value in values.items()))
 
-    def make_init_patient(self):
-        """virtme's first program waits two minutes for udev and then turns the machine off without a word. With a
-        debug kernel, under emulation, on a busy host, udev may need longer."""
-        text = (self.place.root / VIRTME_INIT).read_text()
-        patient = text.replace("udevadm settle\n", f"udevadm settle --timeout={PATIENCE}\n")
-        if patient == text:
-            raise say.LabError(f"virtme's init ({VIRTME_INIT}) does not wait for udev as it used to: see {__file__}")
-        target = self.place.layer / VIRTME_INIT
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(patient)
-        target.chmod(0o755)
+    def adapt_virtme(self):
+        """Lays the lab's changes over virtme's files."""
+        texts = {name: (self.place.root / VIRTME / name).read_text() for name, *_ in ADAPTED}
+        for name, usual, adapted in ADAPTED:
+            if texts[name].count(usual) != 1:
+                raise say.LabError(f"virtme's {name} has not exactly once what it used to have, {usual!r}: "
+                                   f"see ADAPTED in {__file__}")
+            texts[name] = texts[name].replace(usual, adapted)
+        for name, text in texts.items():
+            target = self.place.layer / VIRTME / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+            target.chmod((self.place.root / VIRTME / name).stat().st_mode)
 
     def start(self, command, cwd, **popen):
         self.write_settings()
-        self.make_init_patient()
+        self.adapt_virtme()
         self.keyholed_log.write_bytes(b"")
         if self.machine.hca == "keyhole":
             self.start_keyholed()
