@@ -3,14 +3,19 @@
 """Memory is short: a process takes all of it until the kernel ends it, and then another one does.
 
 Meanwhile objects of every kind are made and unmade, and thousands of one kind, and windows carry traffic. Each program
-succeeds or says that there is no memory; when there is some again, the devices hold what they held before, and work.
+succeeds, or says that there is no memory, or is ended by the kernel too, which does that where the first process to be
+ended does not give its memory back at once. When there is memory again, the devices hold what they held before, and work.
 
   pressure.py
   pressure.py hog     the process that takes memory: until it is killed
 """
 
 import collections
+import contextlib
 import mmap
+import os
+import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -33,20 +38,48 @@ def available():
     raise AssertionError("the kernel does not say how much memory is available")
 
 
+def counted(what):
+    """The sum of the kernel's counters of memory whose names begin so."""
+    with open("/proc/vmstat") as file:
+        return sum(int(number) for name, number in map(str.split, file) if name.startswith(what))
+
+
 def stalls():
     """How often somebody had to free memory before he got some."""
-    with open("/proc/vmstat") as file:
-        return sum(int(number) for name, number in map(str.split, file) if name.startswith("allocstall"))
+    return counted("allocstall")
 
 
-def end_me(score):
-    """How gladly the kernel ends this process, and those that it starts, when it has to end one: -1000 to 1000."""
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write(str(score))
+def end_gladly(score, process="self"):
+    """How gladly the kernel ends a process, and those that it starts from now on, when it has to end one: from -1000,
+    which is never, to 1000. Returns what it was."""
+    path = pathlib.Path(f"/proc/{process}/oom_score_adj")
+    before = path.read_text().strip()
+    path.write_text(str(score))
+    return before
+
+
+def forebears():
+    """The processes that wait for this one, but for the first of all, which is never ended."""
+    process = os.getppid()
+    while process > 1:
+        yield process
+        # The name, in parentheses, may have any byte in it.
+        process = int(pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@contextlib.contextmanager
+def spared(processes):
+    """Meanwhile the kernel ends none of them."""
+    before = {process: end_gladly(-1000, process) for process in processes}
+    try:
+        yield
+    finally:
+        for process, score in before.items():
+            end_gladly(score, process)
 
 
 def hog():
-    end_me(1000)
+    end_gladly(1000)
     chunks, told = [], False
     while True:
         if available() < LITTLE:
@@ -90,7 +123,11 @@ def programs():
 
 
 def main():
-    end_me(-500)
+    with spared([os.getpid(), *forebears()]):
+        return under_pressure()
+
+
+def under_pressure():
     before, tally = guest.device_holds(), collections.Counter()
     commands = {name: ([str(word) for word in command], said) for name, (command, said) in programs().items()}
     failed = 0
@@ -100,10 +137,13 @@ def main():
         while time.monotonic() < end:
             for name, (command, said) in commands.items():
                 shortage.keep_up()
-                done = subprocess.run(command, input=said or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                      errors="replace", timeout=120 * guest.PATIENCE)
+                ended_before = counted("oom_kill")
+                done = subprocess.run(["choom", "-n", "0", "--", *command], input=said or "", stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, errors="replace", timeout=120 * guest.PATIENCE)
                 if done.returncode == 0:
                     tally[name] += 1
+                elif done.returncode == -signal.SIGKILL and counted("oom_kill") > ended_before:
+                    tally[f"{name}, ended"] += 1
                 elif NO_MEMORY in done.stdout:
                     tally[f"{name}, for want of memory not"] += 1
                 else:
