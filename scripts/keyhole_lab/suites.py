@@ -129,14 +129,15 @@ def module(context):
     return [Count("module: W=1 and sparse", passed=1)]
 
 
-ANALYSERS = (analysis.checkpatch, analysis.coccinelle, analysis.cppcheck, tidy.clang_tidy)
+ANALYSERS = (analysis.checkpatch, analysis.coccinelle, analysis.cppcheck)
 
 
 def static(context):
     """The static analysers. What passes is a file, or a rule, that has no finding; what fails, a finding."""
     chosen = kernel.debug(root.ensure(), context.new_room)  # its source has the kernel's analysers
     with context.new_room(chosen.shown) as place, build.build_lock():
-        results = analysis.run(ANALYSERS, place, kernel.debug_dir(root.ensure()) / "source")
+        last = tidy.clang_tidy_on_all if context.long else tidy.clang_tidy
+        results = analysis.run((*ANALYSERS, last), place, kernel.debug_dir(root.ensure()) / "source")
     return [Count(f"static: {r.tool}", passed=r.looked_at - r.faulty, failed=max(r.faulty, len(r.findings)),
                   skipped=r.skipped, seconds=r.seconds, note=r.note) for r in results]
 

@@ -4,7 +4,7 @@
 Nearly all of its time goes into the headers that a source includes, and through those it walks with every check. So
 it does not read source by source but as the unity builds compile, the sources of a target at once, which takes a
 fifth of the time and sees what is between them besides. Tests that are compiled one by one are left out for that
-reason, and count as skipped.
+reason, and count as skipped; clang_tidy_on_all() reads them too.
 
 A compilation that it found nothing in is not read again before something changes that may change what it finds: a
 source or a header of ours, the checks, the command line, or the root, of which clang-tidy and all other headers are.
@@ -91,21 +91,32 @@ def read_clang_tidy(status, text):
 
 
 def clang_tidy(place, _source):
-    """clang-tidy on device, provider, tests and examples."""
+    """clang-tidy on device, provider and examples, and on tests as far as that is cheap."""
+    return read(place, affordable)
+
+
+def clang_tidy_on_all(place, _source):
+    """clang-tidy on all of user space."""
+    return read(place, lambda sources: True)
+
+
+def read(place, wanted):
+    """clang-tidy on the compilations whose sources are `wanted`."""
     directory, log = build.native_dir("tidy"), checkout.log("clang-tidy")
     build.configure(place, "tidy", checkout.log("tidy"))
-    chosen = compilations(json.loads((directory / "compile_commands.json").read_text()))
-    chosen = [(entry, sources) for entry, sources in chosen if affordable(sources)]
+    known = compilations(json.loads((directory / "compile_commands.json").read_text()))
+    chosen = [(entry, sources) for entry, sources in known if wanted(sources)]
     seen = {str(source) for _, sources in chosen for source in sources}
     everything = {entry["file"] for entry in analysis.user_space_sources(build.compile_commands(place))[0]}
     left_out = everything - seen
-    missing = sorted(name for name in left_out if folder(name) in SHIPS)
+    missing = sorted(name for name in left_out if folder(name) in SHIPS) \
+        + sorted(everything - {str(source) for _, sources in known for source in sources})
     if missing or not seen:
         raise say.LabError(f"clang-tidy does not see {', '.join(missing) or 'a source'}")
 
     clean = checkout.build_dir() / "clang-tidy"
     clean.mkdir(exist_ok=True)
-    keys = {entry["file"]: key(entry, sources, place.root) for entry, sources in chosen}
+    keys = {entry["file"]: key(entry, sources, place.root) for entry, sources in known}
     for old in {path.name for path in clean.iterdir()} - set(keys.values()):
         (clean / old).unlink()
     # What takes long comes first: what ships, for it all checks are on, and then what has most sources.
@@ -130,4 +141,5 @@ def clang_tidy(place, _source):
             (clean / keys[name]).touch()
         findings |= dict.fromkeys(line.replace(f"{checkout.TOP}/", "") for line in found)
     return analysis.Result("clang-tidy", len(seen), len({line.split(":")[0] for line in findings}), list(findings),
-                           skipped=len(left_out), note=f"{len(left_out)} tests that are compiled one by one")
+                           skipped=len(left_out),
+                           note=f"{len(left_out)} tests that are compiled one by one" if left_out else "")

@@ -75,7 +75,8 @@ int send(uint32_t command, const Core& core, Answer& answer, const Driver& drive
 
 uint32_t new_pd() {
   Answer answer;
-  if ((errno = send(IB_USER_VERBS_CMD_ALLOC_PD, ib_uverbs_alloc_pd{}, answer))) {
+  errno = send(IB_USER_VERBS_CMD_ALLOC_PD, ib_uverbs_alloc_pd{}, answer);
+  if (errno) {
     std::perror("ALLOC_PD");
     std::exit(2);
   }

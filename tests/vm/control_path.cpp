@@ -72,7 +72,7 @@ void bind_rate(guest::End& end) {
       if (wcs[i].status != IBV_WC_SUCCESS) guest::die("a bind failed");
     done += polled * kSignal;
   }
-  std::printf("type_1_binds_per_second %.0f\n", done / seconds(start));
+  std::printf("type_1_binds_per_second %.0f\n", static_cast<double>(done) / seconds(start));
 }
 
 }  // namespace

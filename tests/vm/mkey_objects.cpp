@@ -48,7 +48,8 @@ keyhole_alloc_ucontext_resp limits_of(const ibv_context* context) {
   call.out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors)
       .out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, support)
       .out(UVERBS_ATTR_UHW_OUT, limits);
-  if ((errno = call(fd))) die("GET_CONTEXT");
+  errno = call(fd);
+  if (errno) die("GET_CONTEXT");
   close(fd);
   return limits;
 }
@@ -316,9 +317,11 @@ int hold(const char* device) {
   ibv_context* context = open_device(device);
   uint8_t* memory = map(300 * 5 * kPage);
   ibv_pd* pd = new_pd(context);
-  for (int i = 0; i < 300; ++i)
-    if ((errno = mkey(pd, 1 + i).error) || (errno = list(pd, at(memory) + i * 5 * kPage + 8 * i, 4 * kPage).error))
-      die("making objects");
+  for (int i = 0; i < 300; ++i) {
+    errno = mkey(pd, 1 + i).error;
+    if (!errno) errno = list(pd, at(memory) + i * 5 * kPage + 8 * i, 4 * kPage).error;
+    if (errno) die("making objects");
+  }
   std::printf("holding 600\n");
   std::fflush(stdout);
   for (;;) pause();

@@ -243,7 +243,7 @@ class Process {
       case 7:
         a.attr_data.reserved = static_cast<uint16_t>(wild());
         break;
-      case 8:
+      default:
         a.attr_id ^= 1U << UVERBS_ID_NS_SHIFT;
         break;
     }

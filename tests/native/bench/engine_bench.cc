@@ -100,7 +100,7 @@ struct Engine {
 };
 
 void run_requests(benchmark::State& state, Engine& engine, uint32_t count, uint64_t bytes) {
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     if (!engine.post_and_poll(count)) {
       state.SkipWithError("a request has failed");
       return;
@@ -139,7 +139,7 @@ void BM_Send(benchmark::State& state) {
   auto length = static_cast<uint32_t>(state.range(0));
   engine.prepare(KH_OP_SEND, length);
   kh_sge sge{engine.target.start, length, engine.target.key};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (uint32_t i = 0; i < kBatch; ++i)
       engine.peer.post_receive(i, {&sge, 1});
     if (!engine.post_and_poll(kBatch) || !engine.poll(engine.far_cq, kBatch)) {
@@ -161,7 +161,7 @@ BENCHMARK(BM_FetchAdd);
 void BM_BindType1(benchmark::State& state) {
   Engine engine;
   uint32_t key = engine.near.create_window(engine.near_pd, KH_MKEY_MW1);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (uint32_t i = 0; i < kBatch; ++i) {
       std::byte* block =
           engine.qp.sq + ((engine.qp.sq_pi + i) & ((1u << Engine::kLogBlocks) - 1)) * KH_WQE_BLOCK;
@@ -211,7 +211,7 @@ void BM_FillInline(benchmark::State& state) {
     std::memcpy(wqe.data() + 64 + i * sizeof(klm), &klm, sizeof(klm));
   }
   const uint32_t count = (1u << Engine::kLogBlocks) / ctrl.nblocks / 2;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (uint32_t i = 0; i < count; ++i)
       engine.qp.put(wqe);
     engine.qp.ring();
@@ -278,7 +278,7 @@ BENCHMARK(BM_WriteDirect)->Arg(65536)->Arg(1 << 18)->Arg(1 << 20);
 void BM_Memcpy(benchmark::State& state) {
   Engine engine;
   auto length = static_cast<size_t>(state.range(0));
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (int i = 0; i < 4; ++i) {
       std::memcpy(engine.target.memory, engine.source.memory, length);
       benchmark::ClobberMemory();

@@ -85,7 +85,7 @@ void must(int error) {
 void write_64b(benchmark::State& state) {
   Bench t;
   ibv_sge sge = t.mr_a.sge(0, 64);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (unsigned i = 0; i < kBatch; i++)
       must(t.qp_a.post_send(t.write(&sge, i * 64)));
     t.finish(kBatch);
@@ -98,7 +98,7 @@ void write_64b_builder(benchmark::State& state) {
   Bench t;
   ibv_qp_ex* ex = t.qp_a.ex();
   ex->wr_flags = IBV_SEND_SIGNALED;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     ibv_wr_start(ex);
     for (unsigned i = 0; i < kBatch; i++) {
       ibv_wr_rdma_write(ex, t.mr_b.mr.rkey, t.mr_b.addr(i * 64));
@@ -115,7 +115,7 @@ void send_32b_inline(benchmark::State& state) {
   Bench t;
   std::array<std::byte, 32> data{};
   ibv_sge from{reinterpret_cast<std::uintptr_t>(data.data()), 32, 0};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (unsigned i = 0; i < 32; i++) {
       must(t.qp_b.post_recv(i, t.mr_b.sge(i * 64, 64)));
       ibv_send_wr wr = t.write(&from);
@@ -138,7 +138,7 @@ void bind_type_1(benchmark::State& state) {
   ibv_mw_bind bind{.wr_id = 1,
                    .send_flags = IBV_SEND_SIGNALED,
                    .bind_info = {&t.mr_a.mr, t.mr_a.addr(), 4096, IBV_ACCESS_REMOTE_WRITE}};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (unsigned i = 0; i < kBatch; i++)
       must(ibv_bind_mw(t.qp_a.ibv(), &mw.mw, &bind));
     t.finish(kBatch);
@@ -154,7 +154,7 @@ void bind_and_invalidate_type_2(benchmark::State& state) {
   ibv_qp_ex* ex = t.qp_a.ex();
   ex->wr_flags = IBV_SEND_SIGNALED;
   const ibv_mw_bind_info info{&t.mr_a.mr, t.mr_a.addr(), 4096, IBV_ACCESS_REMOTE_WRITE};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     ibv_wr_start(ex);
     for (unsigned i = 0; i < kBatch / 2; i++) {
       const std::uint32_t key = ibv_inc_rkey(mw.mw.rkey);
@@ -178,7 +178,7 @@ void bind_type_2(benchmark::State& state) {
   ibv_qp_ex* ex = t.qp_a.ex();
   ex->wr_flags = IBV_SEND_SIGNALED;
   const ibv_mw_bind_info info{&t.mr_a.mr, t.mr_a.addr(), 4096, IBV_ACCESS_REMOTE_WRITE};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     ibv_wr_start(ex);
     for (auto& window : windows) {
       const std::uint32_t key = ibv_inc_rkey(window->mw.rkey);
@@ -233,7 +233,7 @@ void fill(benchmark::State& state, bool in_line) {
   keyholedv_fill request = fill_of(mkey, list);
   ibv_qp_ex* ex = t.qp_a.ex();
   ex->wr_flags = IBV_SEND_SIGNALED | (in_line ? IBV_SEND_INLINE : 0);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     ibv_wr_start(ex);
     for (unsigned i = 0; i < kFills; i++) {
       request.klm_list = in_line ? nullptr : &klm_lists[i]->dv;
@@ -258,7 +258,7 @@ void umr_invalidate(benchmark::State& state) {
   const auto list = pieces(t.mr_a, 4, 64, 256);
   ibv_qp_ex* ex = t.qp_a.ex();
   ex->wr_flags = IBV_SEND_SIGNALED;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     state.PauseTiming();
     ibv_wr_start(ex);
     for (auto& mkey : mkeys)
@@ -279,7 +279,7 @@ BENCHMARK(umr_invalidate);
 void write_1mib(benchmark::State& state) {
   Bench t;
   ibv_sge sge = t.mr_a.sge(0, 1 << 20);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     must(t.qp_a.post_send(t.write(&sge)));
     t.finish(1);
   }
@@ -299,7 +299,7 @@ void write_to_memcpy(benchmark::State& state) {
   Bench t;
   ibv_sge sge = t.mr_a.sge(0, size);
   double writing = 0, copying = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double start = cpu_seconds();
     for (int i = 0; i < turn; i++) {
       must(t.qp_a.post_send(t.write(&sge)));
@@ -351,7 +351,7 @@ void write_indirect_to_direct(benchmark::State& state) {
   ibv_send_wr writes[2] = {t.write(&direct), t.write(&from)};
   if (remote) writes[1].wr.rdma = {.remote_addr = 0, .rkey = mkey.dv.rkey};
   double seconds[2] = {0, 0};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (int which = 0; which < 2; which++) {
       const double start = cpu_seconds();
       for (int i = 0; i < turn; i++) {
@@ -389,7 +389,7 @@ void write_gathered_to_each(benchmark::State& state) {
   ibv_sge all{.addr = 0, .length = count * piece, .lkey = mkey.dv.lkey};
   ibv_qp_ex* ex = t.qp_a.ex();
   double gathered = 0, each = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double start = cpu_seconds();
     must(t.qp_a.post_send(t.write(&all)));
     t.finish(1);

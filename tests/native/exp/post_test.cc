@@ -384,6 +384,7 @@ class WrongRequest : public Post, public ::testing::WithParamInterface<int> {
         wr.exp_opcode = IBV_EXP_WR_UMR_INVALIDATE;
         break;
       case 'n': wr.exp_opcode = IBV_EXP_WR_NOP; break;
+      default: FAIL() << "no kind of work request: " << row.kind;
     }
     ASSERT_EQ(post(1), 0) << "it is wrong before it is spoilt";
     world.posted.clear();

@@ -91,7 +91,7 @@ class Compilations(Tree):
 class Run(Tree):
     """All of it but clang-tidy."""
 
-    def run_it(self, said, planted=f"/some/{analysis.PLANTED_NAME}:2:5: warning: it is there [check]\n"):
+    def run_it(self, said, planted=f"/some/{analysis.PLANTED_NAME}:2:5: warning: it is there [check]\n", tool=tidy.clang_tidy):
         """The result when clang-tidy says `said` (a status and a text), and how often it was asked about ours."""
         asked = []
 
@@ -107,7 +107,7 @@ class Run(Tree):
                                        (analysis, "user_space_sources", lambda _: ([self.entry("device/a.cc"), self.entry("tests/t.cc")], [])),
                                        (analysis, "in_parallel", in_parallel)):
                 stack.enter_context(mock.patch.object(owner, name, value))
-            return tidy.clang_tidy(place, None), len(asked)
+            return tool(place, None), len(asked)
 
     def test_a_finding_fails_each_time_and_what_is_clean_is_asked_once(self):
         finding = (1, f"{self.top}/device/a.cc:1:1: error: it is wrong [bugprone-it,-warnings-as-errors]\n")
@@ -119,6 +119,11 @@ class Run(Tree):
         self.write("device/a.cc", "changed")
         self.assertEqual(self.run_it((0, ""))[1], 1)
         self.assertEqual(len(list((self.top / "build/clang-tidy").iterdir())), 1)
+
+    def test_all_are_read_where_that_is_asked_for_and_what_was_clean_stays_known(self):
+        outcomes = [self.run_it((0, ""), tool=tool) for tool in (tidy.clang_tidy_on_all, tidy.clang_tidy, tidy.clang_tidy_on_all)]
+        self.assertEqual([(r.looked_at, r.skipped, r.note == "", asked) for r, asked in outcomes],
+                         [(2, 0, True, 2), (1, 1, False, 0), (2, 0, True, 0)])
 
     def test_it_fails_when_clang_tidy_does_not_find_what_was_planted(self):
         with self.assertRaises(say.LabError):

@@ -33,8 +33,8 @@ bool comes_and_goes() {
   Dl_info info{};
   if (!provider || !dladdr(provider, &info) || dlclose(library)) return false;
   for (size_t offset = 0; offset < 2 << 20; offset += 4096)
-    mmap(static_cast<char*>(info.dli_fbase) + offset, 4096, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    (void)mmap(static_cast<char*>(info.dli_fbase) + offset, 4096, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   return true;
 }
 
