@@ -27,9 +27,10 @@ INNER = "/inner"         # where the VM's room shows another room's root
 NEVER_STARTED = 125
 VIRTME = "usr/lib/python3/dist-packages/virtme"
 PATIENCE = 900           # seconds that a guest may take for its devices
-# How a kernel without an initramfs mounts the root: virtme's own flags, and a cache. The root does not change
-# while a guest sees it, and each program's start reads a dozen of its files.
-ROOT_FLAGS = "version=9p2000.L,trans=virtio,access=any,cache=loose"
+# How the root is mounted: virtme's own flags, and a cache. The root does not change while a guest sees it, and each
+# program's start reads a dozen of its files.
+VIRTME_FLAGS = "version=9p2000.L,trans=virtio,access=any"
+ROOT_FLAGS = f"{VIRTME_FLAGS},cache=loose"
 # What udevd reads, and looks at again every few seconds to see whether it has changed.
 UDEV_CONFIGURATION = ("/etc/udev /etc/systemd/network /etc/modprobe.d "
                       "/usr/lib/udev/rules.d /usr/lib/systemd/network /usr/lib/modprobe.d")
@@ -50,8 +51,8 @@ ADAPTED = (
     done
     log "starting udevd"
 """),
-    # ROOT_FLAGS for kernels with an initramfs.
-    ("mkinitramfs.py", "trans=virtio,access=any /dev/root ", "trans=virtio,access=any,cache=loose /dev/root "),
+    # Kernels with an initramfs mount the root there; to others the command line gives ROOT_FLAGS.
+    ("mkinitramfs.py", f"{VIRTME_FLAGS} /dev/root ", f"{ROOT_FLAGS} /dev/root "),
 )
 
 
